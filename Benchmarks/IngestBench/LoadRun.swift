@@ -222,9 +222,6 @@ struct MixOptions: ParsableArguments {
     @Flag(help: "Tag every packet, and give the daemon a keys file.")
     var tags = false
 
-    @Flag(help: "Send plain datagrams of JSON, an event each.")
-    var json = false
-
     @Option(
         help: ArgumentHelp(
             "Sessions that are going on at a time, of 10 events each on average; 0 = events have none. "
@@ -240,11 +237,6 @@ struct MixOptions: ParsableArguments {
         }
         guard names == .uuid || rewards <= EventMix.NameStyle.numberCountMax else {
             throw ValidationError("--rewards is at most 100,000,000 with --names number")
-        }
-        guard !json || !acks && !tags && senders == 1 && repeats == 0 && sessions == 0 && days == 0
-        else {
-            throw ValidationError(
-                "--json has no --acks, --tags, --senders, --repeats, --sessions or --days")
         }
         guard (1...4_096).contains(senders) else {
             throw ValidationError("--senders is 1 to 4,096")
@@ -265,13 +257,19 @@ struct MixOptions: ParsableArguments {
     /// Of the load and its daemon.
     static let keyBytes: [UInt8] = (0..<32).map { $0 }
 
-    func makePool() -> PacketPool {
+    /// Whether a pool of JSON can be of it.
+    var isPlain: Bool {
+        !acks && !tags && senders == 1 && repeats == 0 && sessions == 0 && days == 0
+            && popularity != .zipf
+    }
+
+    func makePool(isJSON: Bool = false) -> PacketPool {
         let senders = LoadSenders(
             count: senders, first: UInt64.random(in: 1...UInt64.max / 2),
             epoch: SenderIdentity.epoch(
                 unixMilliseconds: SenderClock.unixNanoseconds() / 1_000_000,
                 random: UInt64.random(in: 0...UInt64.max)))
-        if json { return PacketPool(packetCount: poolPackets, jsonOf: options, senders: senders) }
+        if isJSON { return PacketPool(packetCount: poolPackets, jsonOf: options, senders: senders) }
         return PacketPool(
             packetCount: poolPackets, mix: options, senders: senders,
             key: tags ? PacketKey(id: 1, key: Self.keyBytes) : nil, asksForAcks: acks,

@@ -24,7 +24,7 @@ import IngestKeys
     /// Of each, tag and all.
     let packetByteCount: Int
     let packetEventCount: Int
-    /// What an event takes in a packet on average, without header and padding.
+    /// What an event takes in a packet on average, without header and padding; in JSON a datagram.
     let eventByteCountMean: Double
 
     /// How far back event times begin.

@@ -27,9 +27,20 @@ struct ThroughputCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How often, each with a daemon of its own.", valueName: "n"))
     var runs = 1
 
+    @Flag(help: "Send plain datagrams of JSON, an event each, with new ids and names alone.")
+    var json = false
+
+    func validate() throws {
+        guard !json || mix.isPlain else {
+            throw ValidationError(
+                "--json has no --acks, --tags, --senders, --repeats, --sessions, --days, and no "
+                    + "--popularity zipf")
+        }
+    }
+
     func run() throws {
         Report.machine(directory: daemon.scratch)
-        var pool = mix.makePool()
+        var pool = mix.makePool(isJSON: json)
         report(pool)
         for number in 1...max(1, runs) {
             let result = try LoadRun(daemon: daemon, isSingly: mix.singly).run(
@@ -46,7 +57,7 @@ struct ThroughputCommand: ParsableCommand {
             "events", "\(grouped(events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
         Report.line(
             "packets",
-            "\(pool.packetByteCount) bytes, \(pool.packetEventCount) events, "
+            "\(pool.packetByteCount) bytes, events in each: \(pool.packetEventCount), "
                 + "\(grouped(mix.senders)) senders, one flow, \(mix.singly ? "sendmmsg" : "GSO")")
         Report.line(
             "names",

@@ -42,6 +42,8 @@ struct PacketPoolTests {
             packetCount: 8, jsonOf: options,
             senders: LoadSenders(count: 1, first: 1, epoch: SenderEpoch(rawValue: 1)))
         let popularity = Popularity(.uniform, count: Self.rewardCount)
+        let decoder = JSONEventDecoder(hash: KeyedHash(key: .init(repeating: 7)))
+        let scratch = EventScratch()
         var ids: Set<String> = []
         for round in 0..<2 as Range<UInt64> {
             pool.prepare(first: 0, count: 8, unixMicroseconds: 0, firstEvent: round * 8)
@@ -56,6 +58,22 @@ struct PacketPoolTests {
                     popularity.drawn(event: round * 8 + UInt64(place), seed: Self.seed))
                 #expect(event["rewardId"] as? String == EventMix.rewardName(reward, names))
                 ids.insert(try #require(event["eventId"] as? String))
+                var business = Array("b-\(names.form)".utf8)
+                business.withUnsafeMutableBytes {
+                    names.write(
+                        reward % options.businessCount, EventMix.businessKind,
+                        to: $0.baseAddress! + 2)
+                }
+                #expect(event["businessId"] as? String == String(decoding: business, as: UTF8.self))
+                // As the daemon reads it, which may change bytes of it.
+                var copy = text + [UInt8](repeating: 0, count: 64)
+                var rows = PacketRows()
+                copy.withUnsafeMutableBytes {
+                    _ = decoder.decode(
+                        packet: $0.baseAddress!, payloadOffset: 0, payloadByteCount: text.count,
+                        onlyOf: nil, into: &rows, by: scratch)
+                }
+                #expect(rows.count == 1)
             }
         }
         #expect(ids.count == 16 && pool.packetNumber == 16 && pool.heartbeats().isEmpty)

@@ -2,6 +2,14 @@ import IngestFormat
 import Testing
 
 struct BytesTests {
+    @Test func `The first place of a range for which something holds is found, wherever that is`() {
+        for range in [0..<0, 3..<3, 0..<1, 5..<12, 0..<100] {
+            for first in range.lowerBound...range.upperBound {
+                #expect(range.firstPlace { $0 >= first } == first)
+            }
+        }
+    }
+
     @Test func `What the writer wrote the reader reads, in little-endian order`() {
         var writer = ByteWriter()
         writer.append(u8: 0x01)

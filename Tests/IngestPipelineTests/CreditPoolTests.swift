@@ -129,14 +129,52 @@ struct CreditPoolTests {
         _ = credit(whileWaiting: 0)
         let all = credit(whileWaiting: 0)
         #expect(all > pool * 9 / 10)
-        // A MiB too much at each of five looks.
-        let less = credit(whileWaiting: CreditPool.standingByteCountMax + 1 << 20)
-        #expect((4...6).contains((all - less) * (64 + 1_000) / (1 << 20)), "\(all), \(less)")
-        // Not to nothing, whoever fills the ring.
-        let least = credit(whileWaiting: 60 << 20)
-        #expect(least == pool / CreditPool.leastShare)
+        // A MiB too much at each of five looks, of which every second one lets the one before take effect.
+        let less = credit(whileWaiting: CreditPool.standingByteCountMax + (1 << 20))
+        #expect((2...3).contains((all - less) * (64 + 1_000) / (1 << 20)), "\(all), \(less)")
+        // A quarter at once, and not to nothing, whoever fills the ring.
+        let much = credit(whileWaiting: 60 << 20)
+        #expect((less / 3...less * 3 / 5).contains(much), "\(less), \(much)")
+        var least = much
+        for _ in 0..<4 { least = credit(whileWaiting: 60 << 20) }
+        #expect(least == pool / CreditPool.leastDivisor)
+        // An eighth more at each of five looks.
+        let more = credit(whileWaiting: CreditPool.standingByteCountMax)
+        #expect((least * 3 / 2...least * 2).contains(more), "\(least), \(more)")
         for _ in 0..<4 { _ = credit(whileWaiting: CreditPool.standingByteCountMax) }
         #expect(credit(whileWaiting: 0) == all)
+    }
+
+    @Test("a pool that gets smaller takes of each sender some, and of none all")
+    func creditOfManyWhileStanding() {
+        let (senders, packetByteCount) = (20, 64 + 1_000)
+        let pool = 10_000
+        var bench = WindowBench(creditByteCount: pool * packetByteCount)
+        var (least, most) = (Int.max, 0)
+        for second in 0..<3 as Range<UInt64> {
+            (least, most) = (.max, 0)
+            for round in 0..<5 as Range<UInt64> {
+                for sender in 1...UInt64(senders) {
+                    bench.key = WindowBench.key(sender)
+                    for packet in 0..<50 as Range<UInt64> {
+                        let sequence = (second * 5 + round) * 50 + packet
+                        #expect(bench.send(sequence, byteCount: 1_000) == .accepted)
+                    }
+                    if second == 2 {
+                        bench.windows.credit.note(
+                            waitingByteCount: CreditPool.standingByteCountMax + (1 << 20))
+                    }
+                }
+                bench.advance(milliseconds: 200)
+                for ack in bench.acks() {
+                    (least, most) = (min(least, Int(ack.credit)), max(most, Int(ack.credit)))
+                }
+            }
+        }
+        let part = pool / senders
+        // A MiB at each second of five looks.
+        let leastPart = part - (3 << 20) / senders / packetByteCount - 2
+        #expect(most <= part && (leastPart..<part * 9 / 10).contains(least), "\(least), \(most)")
     }
 
     @Test("senders without acks, and refused packets, take no part of the credit")

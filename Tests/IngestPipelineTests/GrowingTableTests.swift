@@ -56,3 +56,26 @@ struct GrowingTableTests {
         }
     }
 }
+
+/// A batch of lines to be loaded.
+struct LineBatchTests {
+    @Test("A batch takes any number of lines, and is empty once they are loaded")
+    func lines() {
+        let capacity = LineBatch.capacity
+        let table = [UInt64](repeating: 7, count: 8 * 100)
+        var batch = LineBatch()
+        unsafe table.withUnsafeBytes { bytes in
+            for (count, left) in [
+                (0, 0), (1, 1), (capacity, capacity), (capacity + 1, 1), (3 * capacity, capacity),
+            ] {
+                for index in 0..<count {
+                    // SAFETY: the line is one of the table's.
+                    unsafe batch.add(CacheLine(bytes.baseAddress! + index % 100 * 64))
+                }
+                #expect(batch.count == left)
+                unsafe batch.load()
+                #expect(batch.count == 0)
+            }
+        }
+    }
+}

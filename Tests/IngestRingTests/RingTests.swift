@@ -50,6 +50,27 @@ import Testing
         }
     }
 
+    /// Whatever was looked at before, with what is left of a slab that has no room for a record.
+    @Test func whatWaitsIsWhatWasPublishedAndNotRead() throws {
+        let ring = TestRing(byteCount: arenaByteCount)
+        #expect(ring.consumer.waitingByteCount() == 0)
+        var ends: [Int] = []
+        for sequence in 0..<5 {
+            #expect(ring.append(Message(sequence: UInt64(sequence), packetByteCount: 500)))
+            ends.append(ring.producer.usedByteCount())
+        }
+        #expect(ring.consumer.waitingByteCount() == 0)
+        ring.producer.publish()
+        let all = try #require(ends.last)
+        #expect(ring.consumer.waitingByteCount() == all)
+        // Some are read, and released later or never.
+        for sequence in 0..<5 {
+            #expect(ring.next()?.sequence == UInt64(sequence))
+            if sequence == 2 { ring.consumer.release() }
+            #expect(ring.consumer.waitingByteCount() == all - ends[sequence])
+        }
+    }
+
     @Test func headerFieldsAndRowsArriveAsTheyWereWritten() throws {
         let ring = TestRing(byteCount: arenaByteCount)
         var header = RingRecordHeader(kind: RingRecordKind.plain)

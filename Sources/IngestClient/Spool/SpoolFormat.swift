@@ -244,7 +244,6 @@ struct SpoolRecord: Equatable, Sendable {
         writer.append(bytes: head.bytes)
         writer.append(bytes: packet.bytes)
     }
-
 }
 
 extension SpoolRecord {

@@ -142,13 +142,13 @@ enum PowerOfTen {
     /// - Returns: where the codes begin.
     @inline(__always)
     func requireCodes(
-        width codeWidth: Int, behind valueCount: Int, width: Int, at offset: Int
+        codeWidth: Int, behind valueCount: Int, valueWidth: Int, at offset: Int
     ) throws(FormatError) -> Int {
-        let codeStart = offset + BitPacking.byteCount(valueCount, width: width)
+        let codeStart = offset + BitPacking.byteCount(valueCount, width: valueWidth)
         try unsafe require(
             "raw byte count", byteCount,
             is: codeStart + BitPacking.byteCount(count, width: codeWidth))
-        try unsafe requirePadding(valueCount, width: width, at: offset)
+        try unsafe requirePadding(valueCount, width: valueWidth, at: offset)
         try unsafe requirePadding(count, width: codeWidth, at: codeStart)
         return codeStart
     }

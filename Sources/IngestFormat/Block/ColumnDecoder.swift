@@ -127,7 +127,7 @@
         try unsafe source.require(
             "code width", codeWidth, is: BitPacking.width(max: UInt64(entryCount - 1)))
         let codeStart = try unsafe source.requireCodes(
-            width: codeWidth, behind: entryCount, width: width,
+            codeWidth: codeWidth, behind: entryCount, valueWidth: width,
             at: ColumnLayout.dictionaryByteCount)
 
         // SAFETY: entryCount ≤ dictionaryEntryCountMax.
@@ -175,7 +175,8 @@
         try unsafe source.require("exception count", exceptionCount, min: 1, max: count)
         let exceptionStart = ColumnLayout.patchedByteCount + 2 * exceptionCount
         let codeStart = try unsafe source.requireCodes(
-            width: width, behind: exceptionCount, width: exceptionWidth, at: exceptionStart)
+            codeWidth: width, behind: exceptionCount, valueWidth: exceptionWidth,
+            at: exceptionStart)
 
         let base = unsafe source.load(at: 0, as: UInt64.self)
         let factor = unsafe PowerOfTen.value(source.encoding.exponent)

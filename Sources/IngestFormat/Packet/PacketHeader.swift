@@ -293,13 +293,6 @@ extension PacketHeader {
 package struct Heartbeat: Equatable, Sendable, BitwiseCopyable {
     package static let payloadByteCountMin = 64
 
-    /// Within the payload.
-    package enum Offset {
-        package static let base = 0
-        package static let seen = 8
-        package static let nonce = 16
-    }
-
     /// The lowest sequence that the sender still holds; 0 = not given.
     package var base: UInt64
     /// The greatest floor that an ack had; 0 = none came.

@@ -118,55 +118,69 @@ struct RefusalLog {
         _ counters: PipelineCounters, _ state: StageLinks.SharedState?, nowNanoseconds now: UInt64
     ) {
         let step = state?.clockStepSeconds ?? 0
-        tell(Place.tooOld, of: counters.events[.tooOld], "event", now) {
+        writeGrowth(Place.tooOld, of: counters.events[.tooOld], "event", now) {
             "refused \($0) as too_old: older than "
                 + "--max-event-age-seconds; "
                 + (Self.blame(step) ?? "check clock synchronisation, or use 0 to load history")
         }
-        tell(Place.tooEarly, of: counters.events[.tooEarly], "event", now) {
+        writeGrowth(Place.tooEarly, of: counters.events[.tooEarly], "event", now) {
             "refused \($0) as too_early: further ahead than "
                 + "--max-event-lead-seconds; "
                 + (Self.blame(step) ?? "check clock synchronisation of the senders")
         }
-        tell(Place.shedForRoom, of: counters.commit[.shedForRoom], "datagram", now) {
+        writeGrowth(Place.shedForRoom, of: counters.commit[.shedForRoom], "datagram", now) {
             "refused \($0) as shed because the windows of senders "
                 + "are full (\(Limits.windowCountMax), or \(Limits.windowByteCountMax) bytes): give "
                 + "each sender one id, and let it keep its epoch"
         }
-        tell(Place.nameRefusals, of: counters.commit[.nameRefusals], "event", now) {
+        writeGrowth(Place.nameRefusals, of: counters.commit[.nameRefusals], "event", now) {
             "refused \($0) as malformed because the tables of names and "
                 + "keys are full (\(Limits.nameCountMax) and \(Limits.keyCountMax)): new names "
                 + "need another data directory"
         }
-        tell(Place.pairMismatches, of: counters.commit[.pairMismatches], "event", now) {
+        writeGrowth(Place.pairMismatches, of: counters.commit[.pairMismatches], "event", now) {
             "refused \($0) as malformed because the hash of reward and business "
                 + "led to the key of other names: test the memory, and restart"
         }
-        tell(Place.moneyRefusals, of: counters.commit[.moneyRefusals], "event", now) {
+        writeGrowth(Place.moneyRefusals, of: counters.commit[.moneyRefusals], "event", now) {
             "refused \($0) as malformed because revenue or spend is over "
                 + "--money-max: look at their sender, or raise it"
         }
-        tell(
+        writeGrowth(
             Place.rolledBackHeartbeats, of: counters.commit[.rolledBackHeartbeats], "heartbeat", now
         ) {
             "\($0) of senders that had heard of more than this directory has:"
                 + " it was restored from an older copy, or is another one; start the right one, or let"
                 + " them go on by --accept-receiver"
         }
+        tellQuotas(counters, state, now)
+        tellAttributions(counters, now)
+    }
+
+    private mutating func tellQuotas(
+        _ counters: PipelineCounters, _ state: StageLinks.SharedState?, _ now: UInt64
+    ) {
         for quota in KeyQuota.allCases {
             let place = Place.quotas + quota.rawValue
-            tell(place, of: counters.commit[quota.counter], "datagram", now) {
+            writeGrowth(place, of: counters.commit[quota.counter], "datagram", now) {
                 "shed \($0) because the senders of one key, the last one "
                     + "\(state?.lastKey(over: quota) ?? 0), \(Self.cause(quota))"
             }
         }
-        tell(Place.attributionOverflows, of: counters.commit[.attributionOverflows], "event", now) {
+    }
+
+    private mutating func tellAttributions(_ counters: PipelineCounters, _ now: UInt64) {
+        writeGrowth(
+            Place.attributionOverflows, of: counters.commit[.attributionOverflows], "event", now
+        ) {
             "counted \($0) under campaign and source (other), or without a platform: "
                 + "more than --campaign-keys-max combinations of reward, campaign and source, "
                 + "\(Limits.attributionNameCountMax) campaigns and sources, or "
                 + "\(Limits.platformCountMax) platforms: send fewer different ones"
         }
-        tell(Place.attributionsDropped, of: counters.receive[.attributionsDropped], "value", now) {
+        writeGrowth(
+            Place.attributionsDropped, of: counters.receive[.attributionsDropped], "value", now
+        ) {
             "dropped \($0) of platform, campaign or source, which are over "
                 + "\(Limits.attributionByteCountMax) bytes, contain @ or are not UTF-8; their events are kept"
         }
@@ -206,7 +220,7 @@ struct RefusalLog {
 
     /// Writes a line of what has grown.
     /// - Parameter line: is given by how much, with its noun.
-    private mutating func tell(
+    private mutating func writeGrowth(
         _ place: Int, of count: UInt64, _ noun: String, _ now: UInt64, _ line: (String) -> String
     ) {
         guard let growth = growth(place, of: count, now) else { return }

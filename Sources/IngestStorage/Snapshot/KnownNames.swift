@@ -78,7 +78,7 @@ extension NamesRunReader {
             try NamePage.decode(
                 page, count: header.itemCount(.names, page: number), ordinals: names,
                 into: batch)
-        } _: { _ in
+        } then: { _ in
             for place in 0..<batch.count where !batch.isLost(place) {
                 body(batch.ordinal(place), batch.name(place))
             }
@@ -92,7 +92,7 @@ extension NamesRunReader {
             try PairPage.decode(
                 page, count: header.itemCount(.keys, page: number),
                 bounds: bounds(.keys, number), into: batch)
-        } _: { number in
+        } then: { number in
             let first = keys.lowerBound + UInt32(number * NamesPageKind.keys.capacity)
             for place in 0..<batch.count where batch[place] >> 32 != 0 {
                 body(
@@ -108,7 +108,7 @@ extension NamesRunReader {
     /// Decodes the pages of a kind; `body` has the number of each that could be.
     private func forEachReadablePage(
         _ kind: NamesPageKind, decode: ([UInt8], Int) throws(FormatError) -> Void,
-        _ body: (Int) -> Void
+        then body: (Int) -> Void
     ) throws(StorageError) {
         for number in 0..<header.pageCount(kind) {
             let isRead: Void? = try StorageError.readable { () throws(StorageError) in

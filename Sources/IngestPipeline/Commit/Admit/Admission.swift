@@ -29,7 +29,7 @@ import IngestRules
     private var admissionTime: Int64 = 0
     /// Events of the turn that were looked at ahead.
     private var aheadCount = 0
-    /// Empty between calls.
+    /// Empty but between `lookAhead` and `loadAhead`.
     var lines = LineBatch()
     /// Of the packet's events, each one more than its key; 0 = not known when the packet came.
     private let keyEnds: UnsafeMutablePointer<UInt32>
@@ -75,10 +75,10 @@ import IngestRules
         if aheadCount >= Self.aheadCountMax { return }
         aheadCount += packet.count
         for index in 0..<packet.count {
-            // SAFETY: there are `count` rows.
-            lines.add(dictionary.line(of: unsafe packet.rows[index].pair))
+            // SAFETY: there are `count` rows; nothing is inserted before `loadAhead`.
+            unsafe lines.add(dictionary.line(of: packet.rows[index].pair))
             if unsafe packet.rows[index].flags & EventDescriptor.Flags.hasEventID != 0 {
-                lines.add(repeats.line(of: unsafe packet.rows[index].eventHash))
+                unsafe lines.add(repeats.line(of: packet.rows[index].eventHash))
             }
         }
         if sessions.isOn { prepareSessions(packet) }
@@ -86,7 +86,8 @@ import IngestRules
 
     /// Loads it, once all packets of the turn were looked at.
     mutating func loadAhead() {
-        lines.load()
+        // SAFETY: the turn's first packet is admitted after it.
+        unsafe lines.load()
         sessions.load(with: &lines)
     }
 

@@ -84,10 +84,10 @@ protocol TableEntry: BitwiseCopyable {
     func line(of spread: UInt64, isEnd: Bool = false) -> CacheLine {
         let home = isGrowing ? old.home(spread) : 0
         let isMoved = !isGrowing || home < movedEnd
-        // SAFETY: a home is inside its table, and an entry has eight bytes at least.
+        // SAFETY: a home is inside its table, and an entry begins and ends at a multiple of 8.
         let entry = unsafe UnsafeRawPointer(
             isMoved ? table.base + table.home(spread) : old.base + home)
-        return unsafe CacheLine(isEnd ? entry + MemoryLayout<Entry>.size - 8 : entry)
+        return unsafe CacheLine(isEnd ? entry + MemoryLayout<Entry>.stride - 8 : entry)
     }
 
     /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
@@ -348,26 +348,30 @@ extension ZeroedTable where Element: TableEntry {
 /// for some hundred instructions behind the first load that it waits for (docs/decisions/0060-loads-ahead.md).
 @safe struct LineBatch: ~Copyable {
     private let lines: UnsafeMutablePointer<CacheLine>
-    private var count = 0
-    /// 128 KiB of lines, which stay in the second-level cache until they are looked at.
-    private static var capacity: Int { 2_048 }
+    private(set) var count = 0
+    /// Lines that are loaded together at most.
+    static var capacity: Int { 2_048 }
 
     init() { unsafe lines = .allocate(capacity: Self.capacity) }
 
     deinit { unsafe lines.deallocate() }
 
     /// Adds a line; a full batch is loaded first.
+    ///
+    /// SAFETY (caller): as `load`.
     @inline(__always)
-    mutating func add(_ line: CacheLine) {
-        if count == Self.capacity { load() }
+    @unsafe mutating func add(_ line: CacheLine) {
+        if count == Self.capacity { unsafe load() }
         // SAFETY: there is room.
         unsafe lines[count] = line
         count &+= 1
     }
 
     /// Loads all of them, and is empty again.
+    ///
+    /// SAFETY (caller): since they were added nothing was inserted into their tables or moved in them.
     @inline(never)
-    mutating func load() {
+    @unsafe mutating func load() {
         // SAFETY: so many were added.
         for index in 0..<count { unsafe ingest_touch(lines[index].address) }
         count = 0

@@ -1,5 +1,4 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
-import CIngestLinux
 import IngestFormat
 import IngestRules
 
@@ -133,15 +132,16 @@ import IngestRules
 
     /// Loads the sessions of the events that were prepared, and then the impressions that were counted in them.
     mutating func load(with batch: inout LineBatch) {
-        // SAFETY, here and below: so many were prepared.
+        // SAFETY, here and below: so many were prepared, and no session begins here.
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
             table.addLines(of: unsafe prepared[index], to: &batch)
         }
-        batch.load()
+        unsafe batch.load()
         for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
-            if let line = unsafe table.impressionLine(of: prepared[index]) { batch.add(line) }
+            guard let line = unsafe table.impressionLine(of: prepared[index]) else { continue }
+            unsafe batch.add(line)
         }
-        batch.load()
+        unsafe batch.load()
     }
 
     /// To be called between packets, now and then.

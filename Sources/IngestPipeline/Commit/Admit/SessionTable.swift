@@ -89,8 +89,9 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     func addLines(of pseudonym: UInt64, to batch: inout LineBatch) {
         let spread = OpenSession.spread(pseudonym)
-        batch.add(sessions.line(of: spread))
-        batch.add(sessions.line(of: spread, isEnd: true))
+        // SAFETY: `SessionRule.load` loads them before a session begins.
+        unsafe batch.add(sessions.line(of: spread))
+        unsafe batch.add(sessions.line(of: spread, isEnd: true))
     }
 
     /// The line of the impressions that were counted in a session, to be loaded ahead; `nil` where none was.

@@ -193,7 +193,8 @@ package struct BusinessCalendar: Sendable {
 
     /// The same, with the instants about it that have the same day.
     package func span(of instant: Int64) -> DaySpan {
-        let next = firstPart(after: instant)
+        // The first part begins before any instant.
+        let next = (1..<parts.count).firstPlace { parts[$0].start > instant }
         let part = parts[next - 1]
         var span = part.zone.day(of: instant)
         span.day = max(span.day, part.first)
@@ -203,15 +204,5 @@ package struct BusinessCalendar: Sendable {
             span.end = min(span.end, parts[next].start)
         }
         return span
-    }
-
-    /// The place of the first part that begins later; the first part never does.
-    private func firstPart(after instant: Int64) -> Int {
-        var (low, high) = (1, parts.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if parts[middle].start > instant { high = middle } else { low = middle + 1 }
-        }
-        return low
     }
 }

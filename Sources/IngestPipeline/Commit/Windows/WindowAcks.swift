@@ -156,8 +156,8 @@ extension AdmittedWindows {
 /// pool by two packets a sender with demand: each of these gets as many at least.
 ///
 /// What has lain in the ring all of the time since the last look, beyond `standingByteCountMax`, is credit that made acks
-/// later and nothing faster, and went through memory where it could have stayed in the cache: the pool is smaller by so
-/// much. Else it grows by an eighth, up to what the ring holds. So it is as large as disk and network need.
+/// later and nothing faster: the pool gets smaller by so much, a quarter at most, and the next look lets that take effect.
+/// Else it grows by an eighth, up to what the ring holds. So it is as large as disk and network need.
 ///
 /// **Cost** A pass over all windows, five times a second at most.
 struct CreditPool {
@@ -165,6 +165,8 @@ struct CreditPool {
     private var byteCount: Int
     /// The least that has waited in the ring at once since the last look.
     private var leastWaitingByteCount: Int?
+    /// Whether the last look has made the pool smaller.
+    private var isSettling = false
     private var grantedByteCount = 0
     /// Senders with demand.
     private var sharerCount = 0
@@ -182,10 +184,12 @@ struct CreditPool {
     private static let lapseNanoseconds: UInt64 = 2_000_000_000
     private static let lookIntervalNanoseconds: UInt64 = 200_000_000
     private static let secondNanoseconds: UInt64 = 1_000_000_000
-    /// About a block's packets: the commit queue need not wait for a sender while it closes one.
+    /// Packets of about 20,000 events: the commit queue need not wait for senders that hear of a block.
     static let standingByteCountMax = 4 << 20
-    /// What of the pool is left at least, since senders without acks may be what fills the ring.
-    static let leastShare = 8
+    /// An eighth of the pool is left at least, since senders without acks may be what fills the ring.
+    static let leastDivisor = 8
+    private static let growthDivisor = 8
+    private static let shrinkDivisor = 4
 
     /// - Parameter byteCount: at most, and at first.
     init(byteCount: Int) {
@@ -217,7 +221,8 @@ struct CreditPool {
         guard entry.demand.isSharing else { return Self.idleCount }
         grantedByteCount -= entry.demand.grantedByteCount
         let packetByteCount = max(entry.batchByteCount, Self.packetByteCountMin)
-        let part = min(levelByteCount, byteCount - grantedByteCount, need(of: entry))
+        // While the pool gets smaller, what others still have of the larger one is theirs until their next answer.
+        let part = min(levelByteCount, byteCountMax - grantedByteCount, need(of: entry))
         let count = min(
             max(Self.leastCount, part / packetByteCount), Limits.windowSequenceCountMax)
         entry.demand.grantedByteCount = count * packetByteCount
@@ -258,11 +263,16 @@ struct CreditPool {
     /// Makes the pool as large as is of use.
     private mutating func fit() {
         let excess = (leastWaitingByteCount ?? 0) - Self.standingByteCountMax
-        byteCount =
-            excess > 0
-            ? max(byteCount - excess, byteCountMax / Self.leastShare)
-            : min(byteCount + byteCount / 8, byteCountMax)
         leastWaitingByteCount = nil
+        if isSettling {
+            isSettling = false
+        } else if excess > 0 {
+            let smaller = byteCount - min(excess, byteCount / Self.shrinkDivisor)
+            byteCount = max(smaller, byteCountMax / Self.leastDivisor)
+            isSettling = true
+        } else {
+            byteCount = min(byteCount + byteCount / Self.growthDivisor, byteCountMax)
+        }
     }
 
     /// Equal parts; what some do not need of theirs is for those that need more.
