@@ -19,14 +19,14 @@ final class CommitBench {
     private let isDurableAtOnce: Bool
 
     init(
-        isDurableAtOnce: Bool = true,
+        isDurableAtOnce: Bool = true, ringByteCount: Int = 1 << 20,
         dictionary: consuming NameDictionary = NameDictionary(),
         policy: CountingPolicy = CountingPolicy(), keys: SessionKeyRing? = nil,
         bound: AttributionBound = AttributionBound(), idsCompleteSince: Int64 = .min,
         _ configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) {
         self.isDurableAtOnce = isDurableAtOnce
-        let ends = EventRing.make(byteCount: 1 << 20)!
+        let ends = EventRing.make(byteCount: ringByteCount)!
         producer = ends.producer
         var start = LogStart(
             directory: DirectoryID(rawValue: 1), shard: 0,

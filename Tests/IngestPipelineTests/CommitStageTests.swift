@@ -36,6 +36,28 @@ struct CommitStageTests {
         #expect(bench.turn()?.rows.rowCount == 3)
     }
 
+    @Test("packets that wait in the ring make the credit smaller, by a quarter at once")
+    func creditWhilePacketsWait() throws {
+        func credit(ofPackets count: Int) throws -> Int {
+            let ringByteCount = 16 << 20
+            let bench = CommitBench(ringByteCount: ringByteCount) {
+                $0.ringByteCount = ringByteCount
+            }
+            for sequence in 0..<UInt64(count) {
+                bench.offer(
+                    RingRecordKind.framed, flags: RingRecordHeader.Flags.wantsAck,
+                    sequence: sequence, byteCountMin: 60_000, [bench.click()])
+            }
+            #expect(bench.turn() == nil)
+            bench.clock.advance(milliseconds: 250)
+            let block = try #require(bench.turn())
+            return Int(try #require(block.acks.acks.first).packet.credit)
+        }
+        // Of 260, of 60 kB each, 164 are in the ring when the block is closed; of 128, 32.
+        let (all, less) = try (credit(ofPackets: 128), credit(ofPackets: 260))
+        #expect(less == all * 3 / 4, "\(all), \(less)")
+    }
+
     @Test("a block waits while two are being written, and closes when one of them is durable")
     func backPressure() {
         let bench = CommitBench(isDurableAtOnce: false)
