@@ -1,4 +1,5 @@
 // packet → decode → [ring] → admit → block → segment → compaction → snapshot → query
+import CIngestLinux
 
 /// One record as the consumer sees it: valid until `RingConsumer.release`.
 @safe package struct RingRecord: BitwiseCopyable {
@@ -83,11 +84,36 @@
         let (consumed, slab) = unsafe (consumed, slab)
         var count = 0
         while count < countMax, let record = next() {
+            prefetchLater(record)
             body(record)
             count += 1
         }
         unsafe (self.consumed, self.slab) = (consumed, slab)
     }
+
+    /// Starts the load of head and rows of a record some places behind one that was just read: where it lies if all
+    /// are as long as that. Where a record begins is known from the one before only, so that their misses would come
+    /// one after the other: 21 ns an event, from another core's cache.
+    @inline(__always)
+    private func prefetchLater(_ record: RingRecord) {
+        let byteCount = Int(record.header.byteCount)
+        let distance = byteCount &* Self.prefetchDistance
+        let end = Int(truncatingIfNeeded: consumed) & (slabByteCount &- 1)
+        // The record ended there, so it began in the slab; 0 is the end of one.
+        guard end != 0, end &+ distance <= slabByteCount,
+            consumed &+ UInt64(distance) <= published
+        else { return }
+        let rowOffset = RingLayout.rowOffset(packetByteCount: Int(record.header.packetByteCount))
+        // SAFETY: these bytes are inside the slab, and a prefetch reads nothing.
+        let head = unsafe slab + (end &+ distance &- byteCount)
+        unsafe ingest_prefetch(head)
+        for offset in stride(from: rowOffset, to: byteCount, by: 64) {
+            unsafe ingest_prefetch(head + offset)
+        }
+    }
+
+    /// Records between the one that is read and the one that is loaded.
+    private static var prefetchDistance: Int { 4 }
 
     /// Gives the bytes of all records read back to the producer: no `RingRecord` from before may be used
     /// after. Call it once a batch.
