@@ -91,9 +91,9 @@ import CIngestLinux
         unsafe (self.consumed, self.slab) = (consumed, slab)
     }
 
-    /// Starts the load of head and rows of a record some places behind one that was just read: where it lies if all
-    /// are as long as that. Where a record begins is known from the one before only, so that their misses would come
-    /// one after the other: 21 ns an event, from another core's cache.
+    /// Starts the load of head and rows of the record `prefetchDistance` places behind one that was just read, where it
+    /// lies if all are as long as that. Where a record begins is known from the one before it only, so that the misses,
+    /// in lines that another core wrote, would come one after the other (docs/decisions/0041). A wrong guess costs time.
     @inline(__always)
     private func prefetchLater(_ record: RingRecord) {
         let byteCount = Int(record.header.byteCount)
@@ -112,7 +112,7 @@ import CIngestLinux
         }
     }
 
-    /// Records between the one that is read and the one that is loaded.
+    /// In records, from the one that was read.
     private static var prefetchDistance: Int { 4 }
 
     /// Gives the bytes of all records read back to the producer: no `RingRecord` from before may be used

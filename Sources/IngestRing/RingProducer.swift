@@ -1,5 +1,4 @@
 // packet → decode → [ring] → admit → block → segment → compaction → snapshot → query
-import CIngestLinux
 
 /// The writing end of a ring; owned by the receive queue.
 ///
@@ -80,20 +79,7 @@ import CIngestLinux
         }
         claimed = begun &+ UInt64(recordByteCount)
         unsafe store(header, at: record, recordByteCount)
-        prefetchNext(recordByteCount)
         return unsafe record
-    }
-
-    /// Asks for the lines behind the claimed record, as many as it has: the next one will be written there, and they
-    /// are in the consumer's cache.
-    @inline(__always)
-    private func prefetchNext(_ byteCount: Int) {
-        let end = Int(truncatingIfNeeded: claimed) & (slabByteCount &- 1)
-        guard end != 0, end &+ byteCount <= slabByteCount else { return }
-        for offset in stride(from: byteCount, to: byteCount &* 2, by: 64) {
-            // SAFETY: these bytes are inside the slab, and a prefetch writes nothing.
-            unsafe ingest_prefetch_for_write(record + offset)
-        }
     }
 
     /// Makes the claimed record part of what the next `publish` shows.

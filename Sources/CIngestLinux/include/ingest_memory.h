@@ -11,16 +11,6 @@
 // Swift has no prefetch intrinsic. A prefetch never faults, whatever the address.
 static inline void ingest_prefetch(const void *address) { __builtin_prefetch(address, 0, 3); }
 
-// The same of a line that will be written: it is taken away from other cores. Compilers leave the instruction out where
-// they build for any x86-64; one that does not know it does nothing.
-static inline void ingest_prefetch_for_write(const void *address) {
-#if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)address));
-#else
-    __builtin_prefetch(address, 1, 3);
-#endif
-}
-
 // Loads a word that nothing waits for; the address must be readable. For a batch of addresses in a loop, where prefetches
 // that follow each other seem to be left out in part (docs/decisions/0060); where other work lies between, prefetch.
 static inline void ingest_touch(const void *address) {
