@@ -31,15 +31,10 @@ struct GrowingTableTests {
             if step % 3_000 > 2_500 {
                 table.goOnGrowing()
                 guard !table.isGrowing else { continue }
-                let place = Int(random.next() % UInt64(table.capacity))
-                for place in place..<min(place + 200, table.capacity) {
-                    let entry = table.entry(at: place).pointee
-                    if entry.isFree { continue }
-                    #expect(model.removeValue(forKey: entry.spread) == entry.value)
-                    table.remove(at: place)
-                    removedCount += 1
-                    break
-                }
+                let value = model.removeValue(forKey: spread)
+                table.remove(spread) { $0.pointee.spread == spread }
+                #expect(table.find(spread) { $0.pointee.spread == spread } == nil)
+                if value != nil { removedCount += 1 }
             } else if let value = model[spread] {
                 #expect(table.find(spread) { $0.pointee.spread == spread }?.pointee.value == value)
             } else {

@@ -123,4 +123,34 @@ struct SessionTableTests {
             }
         }
     }
+
+    @Test("A session is known by all of its pseudonym, also where another one has its node by now")
+    func nodes() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10))
+        // They differ in bits that the index does not have.
+        let (first, second) = (7 << 16 | 1 as UInt64, 7 << 16 | 2 as UInt64)
+        #expect(table.nodeNumber(of: first) == nil)
+        #expect(Self.begin(first, rewards: 0..<3, at: 0, in: &table) == true)
+        #expect(table.find(second, now: 0) == nil)
+        #expect(Self.begin(second, rewards: 3..<40, at: 0, in: &table) == true)
+        let node = table.nodeNumber(of: first)!
+        for (pseudonym, keys) in [(first, 0..<3), (second, 3..<40)] as [(UInt64, Range<UInt32>)] {
+            let session = table.find(pseudonym, atNode: node, now: 0)!
+            for key in 0..<41 as Range<UInt32> {
+                #expect(table.hasImpression(session, key) == keys.contains(key))
+            }
+        }
+        let end = 10 * Self.second + 1
+        table.open(now: end)
+        #expect(table.find(first, atNode: node, now: end) == nil)
+        // One of the two gets the node that was given back last.
+        #expect(Self.begin(9 << 40, rewards: 5..<6, at: end, in: &table) == true)
+        #expect(Self.begin(8 << 40, rewards: 6..<7, at: end, in: &table) == true)
+        #expect([9 << 40, 8 << 40].contains { table.nodeNumber(of: $0) == node })
+        #expect(table.find(first, atNode: node, now: end) == nil)
+        #expect(table.find(second, atNode: node, now: end) == nil)
+        let session = table.find(8 << 40, atNode: node, now: end)!
+        #expect(table.hasImpression(session, 6) == true)
+        #expect(table.hasImpression(session, 0) == false)
+    }
 }

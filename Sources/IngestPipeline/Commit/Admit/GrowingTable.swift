@@ -79,15 +79,12 @@ protocol TableEntry: BitwiseCopyable {
     }
 
     /// The line on which an entry is or would be, or its beginning; valid as `find`.
-    /// - Parameter isEnd: that of its end, which may be the next where entries do not divide lines.
     @inline(__always)
-    func line(of spread: UInt64, isEnd: Bool = false) -> CacheLine {
+    func line(of spread: UInt64) -> CacheLine {
         let home = isGrowing ? old.home(spread) : 0
         let isMoved = !isGrowing || home < movedEnd
-        // SAFETY: a home is inside its table, and an entry begins and ends at a multiple of 8.
-        let entry = unsafe UnsafeRawPointer(
-            isMoved ? table.base + table.home(spread) : old.base + home)
-        return unsafe CacheLine(isEnd ? entry + MemoryLayout<Entry>.stride - 8 : entry)
+        // SAFETY: a home is inside its table, and an entry begins at a multiple of 8.
+        return unsafe CacheLine(isMoved ? table.base + table.home(spread) : old.base + home)
     }
 
     /// The entry that belongs where `spread` says and matches. Valid until the next insert, removal or `goOnGrowing`.
@@ -106,20 +103,12 @@ protocol TableEntry: BitwiseCopyable {
         _ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool
     ) -> UnsafeMutablePointer<Entry>? { unsafe old.find(spread, from: movedEnd, matches) }
 
-    /// What lies at a place below `capacity`; valid as `find`.
-    @inline(__always)
-    func entry(at place: Int) -> UnsafeMutablePointer<Entry> {
-        precondition(place >= 0 && place < capacity)
-        // SAFETY: the place is inside.
-        return unsafe table.base + place
-    }
-
-    /// Takes out the entry at a place of a table that does not grow. What it was in the way of moves up, and may lie there now.
-    mutating func remove(at place: Int) {
-        let isThere = unsafe !entry(at: place).pointee.isFree
-        precondition(!isGrowing && isThere)
+    /// Takes an entry out of a table that does not grow.
+    mutating func remove(_ spread: UInt64, _ matches: (UnsafeMutablePointer<Entry>) -> Bool) {
+        precondition(!isGrowing)
+        guard let entry = unsafe table.find(spread, matches) else { return }
         count -= 1
-        table.remove(place)
+        unsafe table.remove(entry - table.base)
     }
 
     /// Adds an entry that is not in the table, and does a step of what growing is left to do.

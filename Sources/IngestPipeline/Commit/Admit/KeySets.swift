@@ -232,6 +232,8 @@ struct KeySetNode: BitwiseCopyable, Equatable {
 
     /// Nodes that were taken and not given back.
     var count: Int { usedCount - freeCount }
+    /// One more than the greatest number that was ever taken.
+    var endNumber: Int { usedCount }
 
     @inline(__always)
     func node(_ number: Int) -> UnsafeMutablePointer<Element> {

@@ -40,11 +40,20 @@ import IngestRules
     private var olderSeenAt = Int64.min
     /// Sessions that begin until then, µs since 1970, may have begun earlier, in events of which nobody knows.
     private var partialUntil = Int64.min
-    /// Of the turn's events, as far as they were prepared, the pseudonym under the newest key; `none` of one without a session.
-    private let prepared: UnsafeMutablePointer<UInt64>
+    /// What was prepared of the turn's events.
+    private let prepared: UnsafeMutablePointer<Prepared>
     private(set) var preparedCount = 0
-    /// No pseudonym: these have 48 bits.
-    private static var none: UInt64 { .max }
+
+    /// Of one event.
+    private struct Prepared: BitwiseCopyable {
+        /// Under the newest key; `none` of one without a session: pseudonyms have 48 bits.
+        let pseudonym: UInt64
+        /// Where its session was when it was loaded; `none` where there was none.
+        var node: UInt32 = Self.noNode
+
+        static var none: UInt64 { .max }
+        static var noNode: UInt32 { .max }
+    }
 
     /// - Parameter ring: `nil` where no session is looked at.
     package init(_ policy: SessionPolicy, _ ring: SessionKeyRing?) {
@@ -124,24 +133,42 @@ import IngestRules
     /// SAFETY (caller): there is room for one more, and the id lies in the packet.
     @inline(__always)
     @unsafe mutating func prepare(_ session: UnsafeRawPointer, _ byteCount: Int) {
-        unsafe prepared[preparedCount] =
+        let pseudonym =
             byteCount == 0
-            ? Self.none : keys.newest.map { unsafe $0.pseudonym(session, byteCount) } ?? Self.none
+            ? nil : keys.newest.map { unsafe $0.pseudonym(session, byteCount) }
+        unsafe prepared[preparedCount] = Prepared(pseudonym: pseudonym ?? Prepared.none)
         preparedCount &+= 1
     }
 
-    /// Loads the sessions of the events that were prepared, and then the impressions that were counted in them.
+    /// Loads the sessions of the events that were prepared: where they are, then they, then what they have elsewhere.
     mutating func load(with batch: inout LineBatch) {
         // SAFETY, here and below: so many were prepared, and no session begins here.
-        for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
-            table.addLines(of: unsafe prepared[index], to: &batch)
+        for index in 0..<preparedCount where unsafe prepared[index].pseudonym != Prepared.none {
+            unsafe batch.add(table.indexLine(of: prepared[index].pseudonym))
         }
         unsafe batch.load()
-        for index in 0..<preparedCount where unsafe prepared[index] != Self.none {
-            guard let line = unsafe table.impressionLine(of: prepared[index]) else { continue }
+        for index in 0..<preparedCount where unsafe prepared[index].pseudonym != Prepared.none {
+            guard let node = unsafe table.nodeNumber(of: prepared[index].pseudonym) else {
+                continue
+            }
+            unsafe prepared[index].node = node
+            unsafe batch.add(table.line(ofNode: node))
+        }
+        unsafe batch.load()
+        for index in 0..<preparedCount where unsafe prepared[index].node != Prepared.noNode {
+            guard let line = unsafe table.impressionLine(ofNode: prepared[index].node)
+            else { continue }
             unsafe batch.add(line)
         }
         unsafe batch.load()
+    }
+
+    /// The session of an event that was prepared; `nil` if none is going on under the newest key.
+    @inline(__always)
+    private func find(_ event: Prepared) -> SessionTable.Session? {
+        event.node == Prepared.noNode
+            ? unsafe table.find(event.pseudonym, now: now)
+            : unsafe table.find(event.pseudonym, atNode: event.node, now: now)
     }
 
     /// To be called between packets, now and then.
@@ -156,8 +183,9 @@ import IngestRules
     @unsafe mutating func visit(
         _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32, type: UInt8
     ) -> Visit {
-        var pseudonym = unsafe prepared[index]
-        var found = unsafe table.find(pseudonym, now: now)
+        let event = unsafe prepared[index]
+        var pseudonym = event.pseudonym
+        var found = unsafe find(event)
         if unsafe found == nil {
             unsafe (found, pseudonym) = begin(pseudonym, session, byteCount)
         }
@@ -224,10 +252,9 @@ import IngestRules
     @unsafe mutating func look(
         _ index: Int, _ session: UnsafeRawPointer, _ byteCount: Int, key: UInt32?, type: UInt8
     ) -> Visit {
-        let pseudonym = unsafe prepared[index]
-        let found =
-            unsafe table.find(pseudonym, now: now) ?? findOlder(session, byteCount)?.0
-        return unsafe visit(found, pseudonym, key: key, type: type)
+        let event = unsafe prepared[index]
+        let found = unsafe find(event) ?? findOlder(session, byteCount)?.0
+        return unsafe visit(found, event.pseudonym, key: key, type: type)
     }
 
     /// The rule of rates that an event breaks; `nil` if it breaks none.

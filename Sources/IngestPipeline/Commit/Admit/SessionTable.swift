@@ -1,32 +1,81 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 import IngestFormat
 import IngestRules
-import IngestStorage
-import Synchronization
 
 /// A session that is going on, or has ended and was not taken out yet.
 ///
-/// **Layout** 48 bytes; plain old data, of all zeros where there is none.
-struct OpenSession: TableEntry {
+/// **Layout** A cache line, 64 bytes; plain old data. `spread` 0 is none.
+struct OpenSession: BitwiseCopyable {
     /// The pseudonym in the upper 48 bits; bit 0 is set.
-    let spread: UInt64
+    fileprivate(set) var spread: UInt64 = 0
     /// When its last event was admitted, µs since 1970.
-    var seenAt: Int64
+    var seenAt: Int64 = 0
     var rates = SessionRates()
     /// `SessionTable.missCount` when it began: rows were missed since where that is another one now.
-    var knownSince: UInt32
-    /// Its rewards of which an impression was counted.
-    var impressions = KeySet()
-    /// Its rewards of which a click was.
-    var clicks = KeySet()
+    fileprivate(set) var knownSince: UInt32 = 0
+    fileprivate var impressions = SeenRewards()
+    /// Its rewards of which a click was counted.
+    fileprivate var clicks = KeySet()
+
+    /// Where it belongs in the index.
+    fileprivate var indexSpread: UInt64 {
+        SessionSlot.spread(UInt32(truncatingIfNeeded: spread &>> 32))
+    }
+}
+
+/// The rewards of which an impression was counted in a session: the first ones here, so that most events of it need no
+/// other line, the others in a set.
+///
+/// **Layout** 28 bytes; of each reward its key plus 1, 0 = none.
+struct SeenRewards: BitwiseCopyable {
+    static let firstCount = 5
+    var first = InlineArray<5, UInt32>(repeating: 0)
+    var others = KeySet()
+
+    var count: Int { Int(others.count) + (0..<Self.firstCount).count { first[$0] != 0 } }
+
+    /// Whether a key is among the first ones.
+    @inline(__always)
+    func begins(with key: UInt32) -> Bool {
+        // Without a branch for each: which one it is is as good as random.
+        var bits: UInt32 = 0
+        for place in 0..<Self.firstCount { bits |= first[place] == key ? 1 : 0 }
+        return bits != 0
+    }
+
+    /// Adds a key; `false` where there are enough of the first ones.
+    @inline(__always)
+    mutating func addFirst(_ key: UInt32) -> Bool {
+        guard first[Self.firstCount - 1] == 0 else { return false }
+        for place in 0..<Self.firstCount where first[place] == 0 {
+            first[place] = key
+            return true
+        }
+        return false
+    }
+}
+
+/// What the index of sessions has of one of them.
+///
+/// **Layout** 8 bytes; plain old data, of all zeros where there is none.
+struct SessionSlot: TableEntry {
+    /// The upper 32 of the pseudonym's 48 bits.
+    let tag: UInt32
+    /// Its number among the sessions' nodes, plus 1.
+    let nodeEnd: UInt32
 
     static var belongsToLine: Bool { false }
+    var spread: UInt64 {
+        @inline(__always) get { Self.spread(tag) }
+    }
     var isFree: Bool {
-        @inline(__always) get { spread == 0 }
+        @inline(__always) get { nodeEnd == 0 }
     }
 
     @inline(__always)
-    static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
+    static func spread(_ tag: UInt32) -> UInt64 { UInt64(tag) &<< 32 }
+    @inline(__always)
+    static func tag(_ pseudonym: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: pseudonym &>> 16) }
 }
 
 /// A reward of which an impression was counted in a session: its key plus 1.
@@ -45,33 +94,35 @@ struct ClickedReward: KeySetElement {
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
 ///
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
-/// sweep, which looks at some places for each session that begins and for each block; until then they take room. At
+/// sweep, which looks at some nodes for each session that begins and for each block; until then they take room. At
 /// `keyCountMax` sessions and rewards in them no more are taken in, where a reward with impression and click is two; nor more
-/// than 65,536 of either in one session.
+/// than 65,536 of either in one session, beside its first five rewards with impressions.
 ///
-/// **Cost** 64 to 192 bytes a session (`GrowingTable`), and 64 for its first 16 rewards with impressions, as for its first 4
-/// with clicks (`KeySets`). What an event needs is near to what others of its session need: 2 misses, which loads ahead
-/// make overlap.
+/// **Layout** A node of one line a session, in the order in which they begin, so that those that are going on lie near to each
+/// other; an index of 8 bytes a place says which node is whose.
+/// **Cost** 64 bytes a session and 11 to 32 of the index; 64 for its sixth to 21st reward with impressions, as for its first 4
+/// with clicks (`KeySets`). An event needs a line of the index and the node: 2 misses, which loads ahead make overlap.
 @safe struct SessionTable: ~Copyable {
-    /// An entry of the table.
+    /// A session's node.
     ///
     /// SAFETY, of all uses: it is one that `find` or `begin` gave, and no other session has begun since, nor has a block or
     /// packet.
     typealias Session = UnsafeMutablePointer<OpenSession>
 
-    private var sessions = GrowingTable<OpenSession>()
+    private var index = GrowingTable<SessionSlot>()
+    private var nodes = NodeMemory<OpenSession>(elementCount: 1)
     private var impressions: KeySets<SeenReward>
     private var clicks: KeySets<ClickedReward>
     /// Rewards in sessions.
     private var rewardCount = 0
     private let timeoutMicroseconds: Int64
     private let keyCountMax: Int
-    /// The place that the sweep looks at next.
+    /// The node that the sweep looks at next.
     private var swept = 0
     /// How often rows were missed that may be of sessions that were going on; 0 is before any session.
     private var missCount: UInt32 = 1
 
-    /// Places that are looked at with a session that begins and with a block, and where there is no room.
+    /// Nodes that are looked at with a session that begins and with a block, and where there is no room.
     private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
     private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
@@ -85,29 +136,45 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Ahead of an event
 
-    /// Has the lines of a session loaded.
+    /// The line of the index that says where a session is.
     @inline(__always)
-    func addLines(of pseudonym: UInt64, to batch: inout LineBatch) {
-        let spread = OpenSession.spread(pseudonym)
-        // SAFETY: `SessionRule.load` loads them before a session begins.
-        unsafe batch.add(sessions.line(of: spread))
-        unsafe batch.add(sessions.line(of: spread, isEnd: true))
+    func indexLine(of pseudonym: UInt64) -> CacheLine {
+        index.line(of: SessionSlot.spread(SessionSlot.tag(pseudonym)))
     }
 
-    /// The line of the impressions that were counted in a session, to be loaded ahead; `nil` where none was.
+    /// The number of a node that is likely to be that of a session; `nil` if there is none.
     @inline(__always)
-    func impressionLine(of pseudonym: UInt64) -> CacheLine? {
-        unsafe entry(pseudonym).flatMap {
-            unsafe impressions.firstLine(of: $0.pointee.impressions)
-        }
+    func nodeNumber(of pseudonym: UInt64) -> UInt32? {
+        let tag = SessionSlot.tag(pseudonym)
+        let slot = unsafe index.find(SessionSlot.spread(tag)) { unsafe $0.pointee.tag == tag }
+        return unsafe slot.map { unsafe $0.pointee.nodeEnd &- 1 }
+    }
+
+    /// The line of a node that `nodeNumber` gave.
+    @inline(__always)
+    func line(ofNode number: UInt32) -> CacheLine {
+        // SAFETY: a node stays readable, and is a line.
+        unsafe CacheLine(nodes.node(Int(number)))
+    }
+
+    /// The line of the impressions that stand outside the node; `nil` where there are none.
+    @inline(__always)
+    func impressionLine(ofNode number: UInt32) -> CacheLine? {
+        unsafe impressions.firstLine(of: nodes.node(Int(number)).pointee.impressions.others)
     }
 
     // MARK: Sessions
 
     @inline(__always)
+    private static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
+
     private func entry(_ pseudonym: UInt64) -> Session? {
-        let spread = OpenSession.spread(pseudonym)
-        return unsafe sessions.find(spread) { unsafe $0.pointee.spread == spread }
+        let (tag, spread) = (SessionSlot.tag(pseudonym), Self.spread(pseudonym))
+        let slot = unsafe index.find(SessionSlot.spread(tag)) { slot in
+            let number = unsafe Int(slot.pointee.nodeEnd) &- 1
+            return unsafe slot.pointee.tag == tag && nodes.node(number).pointee.spread == spread
+        }
+        return unsafe slot.map { unsafe nodes.node(Int($0.pointee.nodeEnd) &- 1) }
     }
 
     @inline(__always)
@@ -116,28 +183,42 @@ struct ClickedReward: KeySetElement {
     }
 
     /// The session of a pseudonym; `nil` if there is none, or if it has ended.
-    @inline(__always)
     func find(_ pseudonym: UInt64, now: Int64) -> Session? {
         guard let session = unsafe entry(pseudonym), unsafe !hasEnded(session, now: now)
         else { return nil }
         return unsafe session
     }
 
+    /// The same where `nodeNumber` gave this one a while ago: the node may be of another session by now, and then it is
+    /// looked for.
+    @inline(__always)
+    func find(_ pseudonym: UInt64, atNode number: UInt32, now: Int64) -> Session? {
+        let session = unsafe nodes.node(Int(number))
+        guard unsafe session.pointee.spread == Self.spread(pseudonym),
+            unsafe !hasEnded(session, now: now)
+        else { return unsafe find(pseudonym, now: now) }
+        return unsafe session
+    }
+
     /// Begins a session that `find` did not find; `nil` if there is no room.
     mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> Session? {
         sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofSession, now: now)
-        let begun = OpenSession(
-            spread: OpenSession.spread(pseudonym), seenAt: now,
-            knownSince: isPartial ? 0 : missCount)
+        var begun = OpenSession()
+        (begun.spread, begun.seenAt) = (Self.spread(pseudonym), now)
+        begun.knownSince = isPartial ? 0 : missCount
         if let ended = unsafe entry(pseudonym) {
             unsafe removeRewards(of: ended)
             unsafe ended.pointee = begun
             return unsafe ended
         }
-        return isFull ? nil : unsafe sessions.insert(begun)
+        if isFull { return nil }
+        let number = nodes.take(filledWith: begun)
+        _ = unsafe index.insert(
+            SessionSlot(tag: SessionSlot.tag(pseudonym), nodeEnd: number + 1))
+        return unsafe nodes.node(Int(number))
     }
 
-    private var isFull: Bool { sessions.count + rewardCount >= keyCountMax }
+    private var isFull: Bool { nodes.count + rewardCount >= keyCountMax }
 
     /// Whether all events of a session are known: there were no rows of it that a start could not read, nor any for which
     /// there was no room.
@@ -154,7 +235,7 @@ struct ClickedReward: KeySetElement {
     }
 
     /// To be called between packets, now and then.
-    mutating func goOnGrowing() { sessions.goOnGrowing() }
+    mutating func goOnGrowing() { index.goOnGrowing() }
 
     // MARK: Their rewards
 
@@ -163,7 +244,8 @@ struct ClickedReward: KeySetElement {
     /// - Parameter key: below `UInt32.max`, as that of the others.
     @inline(__always)
     func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
-        unsafe impressions.find(key &+ 1, in: session.pointee.impressions) != nil
+        if unsafe session.pointee.impressions.begins(with: key &+ 1) { return true }
+        return unsafe impressions.find(key &+ 1, in: session.pointee.impressions.others) != nil
     }
 
     /// The event time of the last click on a reward that was counted, µs since 1970.
@@ -176,9 +258,11 @@ struct ClickedReward: KeySetElement {
     /// - Returns: whether there was room; else not all of the session is known from then on.
     @inline(__always)
     mutating func noteImpression(_ session: Session, _ key: UInt32) -> Bool {
-        let seen = SeenReward(key: key &+ 1)
         let hadRoom =
-            unsafe !isFull && impressions.insert(seen, into: &session.pointee.impressions)
+            unsafe !isFull
+            && (session.pointee.impressions.addFirst(key &+ 1)
+                || impressions.insert(
+                    SeenReward(key: key &+ 1), into: &session.pointee.impressions.others))
         return unsafe note(hadRoom, session)
     }
 
@@ -201,148 +285,49 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Their end
 
-    /// Takes out the ended sessions at the next places.
+    /// Takes out the ended sessions among the next nodes.
     private mutating func sweep(_ count: Int, now: Int64) {
-        if sessions.isGrowing || sessions.count == 0 { return }
-        var left = min(count, sessions.capacity)
+        if index.isGrowing || nodes.count == 0 { return }
+        var left = min(count, nodes.endNumber)
         while left > 0 {
             left -= 1
-            if swept >= sessions.capacity { swept = 0 }
-            let session = unsafe sessions.entry(at: swept)
-            if unsafe !session.pointee.isFree && hasEnded(session, now: now) {
+            if swept >= nodes.endNumber { swept = 0 }
+            loadAheadOfSweep(now: now)
+            let session = unsafe nodes.node(swept)
+            if unsafe session.pointee.spread != 0 && hasEnded(session, now: now) {
                 // Giving back the nodes of a large set takes its time too.
                 left -= unsafe rewardCount(of: session)
-                unsafe removeRewards(of: session)
-                // Another one may lie there then.
-                sessions.remove(at: swept)
-            } else {
-                swept += 1
+                unsafe remove(session, UInt32(swept))
             }
+            swept += 1
         }
     }
 
+    /// Starts the load of the line of the index that a session which has ended stands on, some nodes before its turn comes.
+    private func loadAheadOfSweep(now: Int64) {
+        let ahead = swept + Self.sweepCount.ofSession
+        guard ahead < nodes.endNumber else { return }
+        let session = unsafe nodes.node(ahead)
+        if unsafe hasEnded(session, now: now) { unsafe index.prefetch(session.pointee.indexSpread) }
+    }
+
+    private mutating func remove(_ session: Session, _ number: UInt32) {
+        unsafe removeRewards(of: session)
+        unsafe index.remove(session.pointee.indexSpread) {
+            unsafe $0.pointee.nodeEnd == number + 1
+        }
+        unsafe session.pointee.spread = 0
+        nodes.giveBack(number)
+    }
+
     private func rewardCount(of session: Session) -> Int {
-        unsafe Int(session.pointee.impressions.count) + Int(session.pointee.clicks.count)
+        unsafe session.pointee.impressions.count + Int(session.pointee.clicks.count)
     }
 
     private mutating func removeRewards(of session: Session) {
         rewardCount -= unsafe rewardCount(of: session)
-        unsafe impressions.removeAll(of: &session.pointee.impressions)
+        unsafe impressions.removeAll(of: &session.pointee.impressions.others)
+        unsafe session.pointee.impressions = SeenRewards()
         unsafe clicks.removeAll(of: &session.pointee.clicks)
-    }
-}
-
-/// The durable keys of the pseudonyms of sessions: renewed by the compact stage, used by the commit stage, which looks
-/// once a block whether they are still the same.
-package final class SessionKeyRing: Sendable {
-    /// The keys at one time.
-    struct Keys: Sendable {
-        fileprivate var version = -1
-        /// `nil` if there is none.
-        fileprivate(set) var newest: SessionKey?
-        /// The newest first.
-        fileprivate(set) var older: [SessionKey] = []
-    }
-
-    private let keys = Mutex(Keys())
-    private let version = Atomic<Int>(-1)
-
-    package init() {}
-
-    var current: Keys { keys.withLock { $0 } }
-
-    package func replace(by keys: SessionKeys?) {
-        let all = (keys?.keys ?? []).filter { $0.madeAt != 0 }
-        self.keys.withLock {
-            $0 = Keys(version: $0.version + 1, newest: all.first, older: Array(all.dropFirst()))
-            // Relaxed, partner: `refresh`; the lock orders the keys.
-            version.store($0.version, ordering: .relaxed)
-        }
-    }
-
-    /// Brings a copy up to date.
-    /// - Returns: whether it was not.
-    /// **Cost** One load while nothing was replaced.
-    func refresh(_ copy: inout Keys) -> Bool {
-        guard version.load(ordering: .relaxed) != copy.version else { return false }
-        copy = current
-        return true
-    }
-}
-
-/// The file of the keys of the pseudonyms of sessions. Owned by the compact stage.
-///
-/// What the disk does not take leaves the keys as they are; without a key sessions are not looked at, and their events are
-/// shown as unchecked.
-package struct SessionKeyFile<Files: FileSystem>: Sendable {
-    private let store: SessionKeyStore<Files>
-    /// In use; the file may still have others, where it could not be written.
-    private var keys: SessionKeys
-    private var durable: SessionKeys?
-    package let ring = SessionKeyRing()
-    private var nextLookNanoseconds: UInt64 = 0
-    private static var lookIntervalNanoseconds: UInt64 { 60_000_000_000 }
-
-    /// Reads the keys, and makes those that are due; destroys all where sessions are not looked at.
-    ///
-    /// - Parameter now: µs since 1970.
-    /// - Returns: beside the keys what is to be told, if something went wrong: that is no reason not to start.
-    static func open(
-        _ policy: SessionPolicy = SessionPolicy(), in files: Files, directory: DirectoryID,
-        now: Int64
-    ) -> (file: SessionKeyFile?, warning: String?) {
-        let store = SessionKeyStore(files: files, directory: directory)
-        guard policy.isOn else {
-            do { try store.remove() } catch {
-                return (nil, "the keys of sessions could not be destroyed: \(error)")
-            }
-            return (nil, nil)
-        }
-        var warning: String?
-        let found: SessionKeys?
-        do { found = try store.read() } catch {
-            warning = "\(error); new keys are made, sessions that were going on begin anew"
-            found = nil
-        }
-        var file = SessionKeyFile(
-            store: store, keys: found ?? SessionKeys(directory: directory), durable: found)
-        file.ring.replace(by: file.keys)
-        let refusal = file.renew(now: now)
-        return (file, refusal ?? warning)
-    }
-
-    private init(store: SessionKeyStore<Files>, keys: SessionKeys, durable: SessionKeys?) {
-        (self.store, self.keys, self.durable) = (store, keys, durable)
-    }
-
-    /// Makes and destroys keys as time goes on; looks once a minute.
-    ///
-    /// - Parameter stepSeconds: how far the wall clock is ahead of the time that events are admitted by.
-    /// - Returns: what went wrong, if something did.
-    mutating func goOn(_ clock: some IngestClock, stepSeconds: Int64 = 0) -> String? {
-        let monotonic = clock.monotonicNanoseconds()
-        guard monotonic >= nextLookNanoseconds else { return nil }
-        nextLookNanoseconds = monotonic &+ Self.lookIntervalNanoseconds
-        return renew(now: clock.wallMicroseconds() &- stepSeconds &* 1_000_000)
-    }
-
-    private mutating func renew(now: Int64) -> String? {
-        var next = keys
-        var random = SystemRandomNumberGenerator()
-        next.renew(at: now, random: &random)
-        if next == durable { return nil }
-        do throws(StorageError) {
-            try store.write(next)
-        } catch {
-            // Keys whose time is over are not used any more, whatever the disk still has.
-            next.keepKnown(of: keys)
-            keys = next
-            ring.replace(by: keys)
-            return
-                "the keys of sessions could not be renewed: \(error); it is tried again in a minute"
-        }
-        (keys, durable) = (next, next)
-        ring.replace(by: keys)
-        return nil
     }
 }
