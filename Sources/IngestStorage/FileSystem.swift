@@ -82,6 +82,9 @@ package protocol StorageFile: AnyObject, Sendable {
     /// always a true answer. From then on nothing is read ahead in the file.
     /// *The corresponding C function is lseek(2) with SEEK_DATA.*
     func nextData(from offset: UInt64) throws(StorageError) -> UInt64
+    /// Asks that nothing be read ahead: what was only reserved is data once it was read, for every process. A hint; never fails.
+    /// *The corresponding C function is posix_fadvise(2) with POSIX_FADV_RANDOM.*
+    func stopReadingAhead()
     /// Holds a lease, a shared lock, on the bytes from `first` on, whether they are there or not, and lets go of those
     /// before it. A file that was opened for reading will do. Held until the file is closed, by whatever ends
     /// the process. *The corresponding C function is fcntl(2) with F_OFD_SETLK and F_RDLCK.*
@@ -103,6 +106,7 @@ package typealias FileSystemSpace = (totalByteCount: UInt64, freeByteCount: UInt
 
 extension StorageFile {
     package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 { offset }
+    package func stopReadingAhead() {}
 
     /// Fills `bytes` from `offset` on; returns how many bytes there were, fewer only at the end of the file.
     ///

@@ -261,11 +261,12 @@ package final class LinuxFile: StorageFile {
     }
 
     package func nextData(from offset: UInt64) throws(StorageError) -> UInt64 {
-        // What was read ahead is data: nothing more is.
-        _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM)
+        stopReadingAhead()
         if let found = SystemCall.nextData(descriptor, from: offset) { return found }
         return try byteCount()
     }
+
+    package func stopReadingAhead() { _ = posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM) }
 
     package func lease(from first: UInt64) throws(StorageError) {
         _ = try SystemCall.lease(descriptor, from: first).orThrow(path, "fcntl")

@@ -62,7 +62,7 @@ import Synchronization
             if let region = file.unreadable.region(at: place) {
                 next = min(end, region.bytes.upperBound)
                 hole = hole ?? region.error
-                fill(upTo: present + Int(next - offset))
+                fill(upTo: present + Int(next - offset), with: .max)
             } else {
                 do { try append(file, at: place, byteCount: Int(next - place)) } catch {
                     guard case .corrupt = error else { throw error }
@@ -74,11 +74,11 @@ import Synchronization
         }
     }
 
-    private func fill(upTo count: Int) {
+    private func fill(upTo count: Int, with byte: UInt8) {
         reserve(count)
         // SAFETY: byteCount ≤ count ≤ capacity.
         unsafe (base + byteCount).initializeMemory(
-            as: UInt8.self, repeating: .max, count: count - byteCount)
+            as: UInt8.self, repeating: byte, count: count - byteCount)
         byteCount = count
     }
 
@@ -92,6 +92,9 @@ import Synchronization
             _unsafeStart: base + byteCount, byteCount: count)
         byteCount += try file.read(into: &span, at: offset)
     }
+
+    /// Adds zeros in place of `count` bytes that are not read.
+    package func pass(_ count: Int) { fill(upTo: byteCount + count, with: 0) }
 
     package func removeAll() { (byteCount, hole) = (0, nil) }
 

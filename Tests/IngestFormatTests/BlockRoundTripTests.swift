@@ -170,6 +170,35 @@ import Testing
         #expect(rows.rowCount == 0)
     }
 
+    @Test func `Of a block that is not whole, only what is there is decoded`() throws {
+        var random = SeededRandom(seed: 11)
+        let content = BlockContent(seed: &random, rowCount: 1000)
+        let bytes = content.encoded()
+        let sections = try decoder.sections(bytes.span.bytes)
+        let header = try decoder.header(bytes.span.bytes)
+        var part = [UInt8](repeating: 0, count: bytes.count)
+        part[..<header.headerByteCount] = bytes[..<header.headerByteCount]
+        for section in sections where section.kind.part == .dictionary {
+            let range = section.offset..<section.offset + section.byteCount
+            part[range] = bytes[range]
+        }
+        let names = try #require(sections.first { $0.kind == .names })
+        for count in [bytes.count, bytes.count - 1, names.offset + names.byteCount - 1] {
+            let isThere = count >= bytes.count - 1
+            let some = Array(part[..<count])
+            let decoded = try? decoder.decode(
+                some.span.bytes, wanted: .dictionary, isWhole: false, into: rows)
+            #expect(decoded?.keys == (isThere ? content.keys : nil))
+            #expect(throws: FormatError.self) {
+                try decoder.decode(some.span.bytes, wanted: .counters, isWhole: false, into: rows)
+            }
+        }
+        let cut = Array(part.dropLast())
+        #expect(throws: FormatError.self) {
+            try decoder.decode(cut.span.bytes, wanted: .dictionary, into: rows)
+        }
+    }
+
     @Test func `The encoder's summary is what a reader finds in the header`() throws {
         let content = BlockContent.example
         let buffer = BlockBuffer()

@@ -63,16 +63,18 @@ package struct DecodedBlock: Sendable {
 
     /// Decodes the parts that are wanted, and checks of the others only what the header says of them.
     /// - Parameters:
+    ///   - isWhole: whether all bytes of the block are there, and not only the head and the parts that are wanted, each at its
+    ///     place.
     ///   - checksRest: whether to check the checksums of the other parts too.
     ///   - rows: emptied; then, if any column is wanted, its counts are the block's and the
     ///     wanted columns are filled. After an error it is empty.
     package func decode(
         _ bytes: RawSpan, at place: BlockPlace = .anywhere, wanted: BlockSections = .all,
-        checksRest: Bool = false, into rows: BlockRows
+        isWhole: Bool = true, checksRest: Bool = false, into rows: BlockRows
     ) throws(FormatError) -> DecodedBlock {
         rows.removeAll()
         return try unsafe bytes.withUnsafeBytes { bytes throws(FormatError) in
-            let block = try unsafe BlockView(bytes, at: place, isWhole: true)
+            let block = try unsafe BlockView(bytes, at: place, isWhole: isWhole)
             for entry in unsafe block.table.entries
             where checksRest && wanted.isDisjoint(with: entry.kind.part) {
                 try unsafe block.checkChecksum(entry)

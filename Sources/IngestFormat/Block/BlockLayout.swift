@@ -173,7 +173,7 @@ package enum BlockSectionKind: UInt16, Sendable, CaseIterable {
     }
 
     /// The part of `BlockSections` that asks for it.
-    var part: BlockSections {
+    package var part: BlockSections {
         switch self {
         case .names, .keyRewards, .keyBusinesses: .dictionary
         case .ledger: .ledger

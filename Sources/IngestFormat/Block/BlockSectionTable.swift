@@ -188,16 +188,16 @@ extension BlockHeader {
 @unsafe struct BlockView {
     let header: BlockHeader
     let table: BlockSectionTable
-    private let base: UnsafeRawPointer
+    private let bytes: UnsafeRawBufferPointer
 
     init(
         _ bytes: UnsafeRawBufferPointer, at place: BlockPlace, isWhole: Bool
     ) throws(FormatError) {
         unsafe header = try BlockHeader(parsing: bytes)
         try unsafe header.check(at: place)
+        unsafe self.bytes = bytes
         // SAFETY: the header was there, so there is a base, and the whole table behind it.
-        unsafe base = bytes.baseAddress!
-        unsafe table = try BlockSectionTable(base, header: header)
+        unsafe table = try BlockSectionTable(bytes.baseAddress!, header: header)
         guard isWhole else { return }
         guard unsafe bytes.count >= header.byteCount else {
             throw unsafe .torn(
@@ -218,9 +218,9 @@ extension BlockHeader {
     func checkChecksum(
         _ entry: BlockSectionEntry
     ) throws(FormatError) -> UnsafeRawBufferPointer {
-        // SAFETY: the table was checked against the block's byte count, which is there.
-        try unsafe entry.check(
-            UnsafeRawBufferPointer(start: base + entry.offset, count: entry.byteCount))
+        // Where not all of the block is there, the section may not be.
+        let start = unsafe min(entry.offset, bytes.count)
+        return try unsafe entry.check(UnsafeRawBufferPointer(rebasing: bytes[start...]))
     }
 }
 

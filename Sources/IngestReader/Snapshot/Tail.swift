@@ -18,8 +18,7 @@ final class Tail<Files: FileSystem>: Sendable {
         let header: BlockHeader
         let offset: UInt64
         let file: Files.File
-        /// Of keys; `nil` without rows.
-        let keys: BlockSectionEntry?
+        let sections: [BlockSectionEntry]
     }
 
     private struct Folded: Sendable {
@@ -60,7 +59,7 @@ final class Tail<Files: FileSystem>: Sendable {
             blocks.append(
                 Block(
                     header: block.header, offset: block.offset, file: block.file,
-                    keys: sections.first { $0.kind == .key }))
+                    sections: sections))
             position = block.end
         }
         if let mark, position < mark {
@@ -82,9 +81,9 @@ final class Tail<Files: FileSystem>: Sendable {
         try names.withLock { (names) throws(ReaderError) in
             if names.isComplete { return names.table }
             var table = names.table
-            try forEachBlock([.dictionary], where: { $0.nameCount > 0 || $0.keyCount > 0 }) {
-                (block, _) in table.enter(block)
-            }
+            try forEachBlock(
+                [.dictionary], checksRest: false, where: { $0.nameCount > 0 || $0.keyCount > 0 }
+            ) { (block, _) in table.enter(block) }
             names = (table, true)
             return table
         }
@@ -106,7 +105,9 @@ final class Tail<Files: FileSystem>: Sendable {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         var counters: SegmentCounters?
         for block in blocks {
-            guard let keys = block.keys, point.key < block.header.nextKey.rawValue else { continue }
+            guard let keys = block.sections.first(where: { $0.kind == .key }),
+                point.key < block.header.nextKey.rawValue
+            else { continue }
             try Self.reading(block) { () throws(StorageError) in
                 try buffer.read(
                     block.file, at: block.offset + UInt64(keys.offset), byteCount: keys.byteCount)
@@ -116,7 +117,8 @@ final class Tail<Files: FileSystem>: Sendable {
                 }
             }
             guard rows.contains(key: point.key) else { continue }
-            _ = try Self.decode(block, .counters, checksRest: false, buffer, decoder, into: rows)
+            _ = try Self.decode(
+                block, .counters, checksRest: false, buffer, decoder, into: rows)
             rows.keepRows(ofKey: point.key)
             let sum = counters ?? SegmentCounters()
             counters = sum
@@ -204,8 +206,9 @@ final class Tail<Files: FileSystem>: Sendable {
             counters.removeAll()
         }
         var segment: SegmentNumber?
-        try forEachBlock([.counters, .attribution, .ledger], where: { _ in true }) {
-            (block, rows) throws(ReaderError) in
+        try forEachBlock(
+            [.counters, .attribution, .ledger], checksRest: true, where: { _ in true }
+        ) { (block, rows) throws(ReaderError) in
             let header = block.header
             if segment != header.context.segment { takeTable() }
             segment = header.context.segment
@@ -224,16 +227,17 @@ final class Tail<Files: FileSystem>: Sendable {
 
     // MARK: Blocks
 
-    /// Decodes parts of the blocks that `isWanted` is true of, and checks all of these.
+    /// Decodes parts of the blocks that `isWanted` is true of.
+    /// - Parameter checksRest: whether damage in the other parts is an error.
     /// - Parameter body: `false` for rows that cannot be.
     private func forEachBlock(
-        _ parts: BlockSections, where isWanted: (BlockHeader) -> Bool,
+        _ parts: BlockSections, checksRest: Bool, where isWanted: (BlockHeader) -> Bool,
         _ body: (DecodedBlock, BlockRows) throws(ReaderError) -> Bool
     ) throws(ReaderError) {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for block in blocks where isWanted(block.header) {
             let decoded = try Self.decode(
-                block, parts, checksRest: true, buffer, decoder, into: rows)
+                block, parts, checksRest: checksRest, buffer, decoder, into: rows)
             guard try body(decoded, rows) else { throw Self.invalidRows(block) }
         }
     }
@@ -262,12 +266,40 @@ final class Tail<Files: FileSystem>: Sendable {
         _ decoder: BlockDecoder, into rows: BlockRows
     ) throws(ReaderError) -> DecodedBlock {
         try reading(block) { () throws(StorageError) in
+            if !checksRest { return try read(parts, of: block, into: buffer) }
             try buffer.read(block.file, at: block.offset, byteCount: block.header.byteCount)
         } decode: { () throws(FormatError) in
             try buffer.withBytes { (bytes) throws(FormatError) in
-                try decoder.decode(bytes, wanted: parts, checksRest: checksRest, into: rows)
+                try decoder.decode(
+                    bytes, wanted: parts, isWhole: checksRest, checksRest: checksRest, into: rows)
             }
         }
+    }
+
+    /// Others than the wanted bytes are read too where they are fewer: a read costs as much as copying some of them.
+    private static var passedByteCountMin: Int { 8 << 10 }
+
+    /// Reads the head of a block and parts of it, each to its place: half of a block are ids, which few ask for.
+    private static func read(
+        _ parts: BlockSections, of block: Block, into buffer: ReadBuffer
+    ) throws(StorageError) {
+        buffer.removeAll()
+        var end = block.header.headerByteCount
+        func append() throws(StorageError) {
+            try buffer.append(
+                block.file, at: block.offset + UInt64(buffer.byteCount),
+                byteCount: end - buffer.byteCount)
+        }
+        for section in block.sections where !parts.isDisjoint(with: section.kind.part) {
+            if section.offset - end >= passedByteCountMin {
+                try append()
+                // A file that ends here is told by who decodes it.
+                guard buffer.byteCount == end else { return }
+                buffer.pass(section.offset - end)
+            }
+            end = section.offset + section.byteCount
+        }
+        try append()
     }
 
     private static func reading<Output>(

@@ -103,6 +103,8 @@ package struct LogTail<Files: FileSystem> {
         }
         guard let reader = opened else { return nil }
         if let footer = try reader.readFooterIfSealed() { return .index(reader, footer, next: 0) }
+        // Else each search for what follows reads megabytes of zeros, in this process and in later ones.
+        reader.file.stopReadingAhead()
         return .walk(reader, reader.makeWalk())
     }
 
