@@ -68,6 +68,25 @@ struct AdmittedWindowsTests {
         #expect(bench.acks().isEmpty)
     }
 
+    @Test("W4: a heartbeat of the other kind moves no window, and says nothing of where one begins")
+    func kindsOfHeartbeats() {
+        var bench = WindowBench()
+        #expect(bench.heartbeat(next: 10, base: 10, acks: false) == nil)
+        #expect(bench.send(0) == .accepted)
+        #expect(bench.heartbeat(next: 10, base: 5, acks: false) == .badKind)
+        #expect(bench.windows.window(of: bench.key)?.sequences.floor == 1)
+        #expect(bench.windows.window(of: bench.key)?.announced == 1)
+        bench.key = WindowBench.key(8)
+        #expect(bench.heartbeat(next: 40, base: 40) == nil)
+        #expect(bench.send(0, acks: false) == .accepted)
+        _ = bench.acks()
+        #expect(bench.heartbeat(next: 40, base: 40) == .badKind)
+        #expect(bench.acks().map(\.status) == [.refused])
+        #expect(bench.windows.window(of: bench.key)?.sequences.floor == 1)
+        #expect(bench.heartbeat(next: 3, base: 0, acks: false) == nil)
+        #expect(bench.windows.window(of: bench.key)?.announced == 3)
+    }
+
     @Test("W4: a jump of 2^20 is refused until 16 packets in a row agree on it within a second")
     func farJumps() {
         var bench = WindowBench()
@@ -267,7 +286,8 @@ struct AdmittedWindowsTests {
                 _ = bench.send(sequence, acks: acks)
             }
             _ = bench.send(.random(in: 0...65_000, using: &random), acks: acks)
-            _ = bench.heartbeat(next: 65_001, base: .random(in: 0...3_000, using: &random))
+            _ = bench.heartbeat(
+                next: 65_001, base: .random(in: 0...3_000, using: &random), acks: acks)
         }
         _ = bench.acks()
         #expect(bench.windows.table.byteCount > 40 * (14 << 10))

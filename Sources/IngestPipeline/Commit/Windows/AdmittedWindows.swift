@@ -220,6 +220,10 @@ struct AdmittedWindows: ~Copyable {
         guard let index = table.find(packet.key) else {
             return considerUnopened(packet, told, now)
         }
+        if table.entries[index].window.asksForAcks ?? packet.asksForAcks != packet.asksForAcks {
+            refuseUnknown(packet, .refused)
+            return .refused(.badKind)
+        }
         table.entries[index].seenNanoseconds = now.signedNanoseconds
         let (floor, announced) = (
             table.entries[index].window.sequences.floor, table.entries[index].window.announced

@@ -18,7 +18,8 @@ extension AdmittedWindows {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        let told = unopened[packet]
+        // Heartbeats of the other kind say nothing of what this one's sender has given up.
+        let told = unopened[packet].flatMap { $0.asksForAcks == packet.asksForAcks ? $0 : nil }
         guard let start = told?.start ?? start(ofBatch: packet), start <= Limits.sequenceMax else {
             refuseUnknown(packet, .beyondWindow)
             return .refused(.farJump)
@@ -107,6 +108,8 @@ extension AdmittedWindows {
 struct UnopenedSenders {
     /// What a sender has said.
     struct Told: Equatable {
+        /// As its heartbeats do.
+        let asksForAcks: Bool
         /// The first sequence of its window.
         var start: UInt64
         /// One more than the highest sequence that it has announced.
@@ -157,9 +160,11 @@ struct UnopenedSenders {
     /// - Returns: where its window would begin.
     mutating func note(_ packet: SequencedPacket, _ heartbeat: Heartbeat) -> UInt64 {
         let next = packet.sequence
-        var told = Told(start: heartbeat.base, announced: next)
+        var told = Told(
+            asksForAcks: packet.asksForAcks, start: heartbeat.base, announced: next)
         var known = self[packet]
         told.isShedForNames = known?.isShedForNames ?? false
+        if known?.asksForAcks != told.asksForAcks { known = nil }
         if packet.asksForAcks {
             told.start = max(told.start, known?.start ?? 0)
             // It may hold any number of packets; a window need not know of all of them.
