@@ -23,7 +23,7 @@ extension EventSender {
         /// Packets of the spool that are damaged and were skipped: see `spoolDamage`.
         public internal(set) var packetsDamaged: UInt64 = 0
         /// What the receiver has told of the epoch's events; `nil` before its first answer, and without acks. `close` waits
-        /// for the last of it, some seconds at most.
+        /// for the last of it, some seconds at most, and leaves `nil` where none came.
         public internal(set) var receiver: ReceiverCounts?
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero

@@ -307,7 +307,11 @@ package struct SenderStream: ~Copyable {
             sendHeartbeat(now: now)
             return false
         }
-        return outcome.isKnown(now: now)
+        if outcome.isTold { return true }
+        guard outcome.hasWaited(now: now) else { return false }
+        // What it told before is not of all of them.
+        totals.receiver = nil
+        return true
     }
 
     /// Ends a sender that is drained: clears the spool, and tells the receiver how many packets there were. With a spool it

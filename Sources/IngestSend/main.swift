@@ -4,6 +4,9 @@ import ArgumentParser
 import Glibc
 import IngestFormat
 
+// Who reads its output may go away, and its events are sent all the same: that shows as EPIPE at a write.
+signal(SIGPIPE, SIG_IGN)
+
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/sending.md lists.
 var arguments = Array(CommandLine.arguments.dropFirst())

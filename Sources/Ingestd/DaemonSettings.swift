@@ -94,6 +94,8 @@ struct DaemonSettings {
     var ownersPath = ""
     /// Empty: senders are not authenticated.
     var keysPath = ""
+    /// Ignored, as there is no HTTP server.
+    var apiKeysPath = ""
     var receiveBufferByteCount = 64 << 20
     var acceptsUnauthenticated = false
     var acceptsClock = false

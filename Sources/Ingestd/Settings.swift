@@ -142,6 +142,9 @@ struct Setting: Sendable {
             "keys", \.keysPath, "the path of a file", "file",
             "Keys of senders, a line each: KEY_ID HEX_KEY [sender=ID|*] [business=ID|*]. With it, packets "
                 + "without a valid tag are dropped; SIGHUP reloads it."),
+        .path(
+            "api-keys", \.apiKeysPath, "the path of a file", "file",
+            "Reserved for keys of an HTTP server, which does not exist yet: accepted and ignored."),
         .number(
             "receive-buffer-bytes", \.receiveBufferByteCount, 65_536...1_073_741_823,
             "Receive buffer to ask the kernel for."),

@@ -72,9 +72,24 @@ extension ProcessSuite {
         @Test func `what is no whole directory is not copied`() throws {
             let folder = try TemporaryFolder()
             #expect(try backup(folder, to: "\(folder.path)/copy").code == 66)
+            let other = "\(folder.path)/other"
+            try FileManager.default.createDirectory(
+                atPath: other, withIntermediateDirectories: true)
+            #expect(try run("ingest-reader", ["rebuild", "--data", other], in: folder).code == 66)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: other).isEmpty)
             let daemon = try DaemonProcess(in: folder, ["--segment-bytes-max", "65536"])
             #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
             #expect(daemon.stop().code == 0)
+            let inside = try backup(folder, to: "\(folder.data)/copy/")
+            #expect(inside.code == 64 && inside.errors.contains("inside a data directory"))
+            // Of an archive nothing but the exit code says whether it is whole.
+            let cut = try run(
+                "/bin/sh",
+                [
+                    "-c", "{ \"$0\" backup --data \"$1\" --out -; echo $? >&2; } | true",
+                    Programs.path("ingest-reader"), folder.data,
+                ], in: folder)
+            #expect(cut.errors.hasSuffix("check where it goes\n74\n"))
             let name = try #require(folder.files(ending: ".segment").first)
             // A block of a sealed segment, which is copied as it stands, and found where it is verified.
             let whole = folder.bytes(name)

@@ -50,6 +50,22 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test func `nobody has to read what it says`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let file = try folder.write("events", lines: ["not json"] + Self.lines(3))
+            // It ends as if somebody read: 1, since a line was refused.
+            let ended = try run(
+                "/bin/sh",
+                [
+                    "-c", "{ \"$0\" --to \"$1\" \"$2\" 2>&1; echo $? >&3; } 3>&2 | true",
+                    Programs.path("ingest-send"), daemon.address, file,
+                ], in: folder)
+            #expect(ended.errors == "1\n")
+            #expect(try Reader(folder: folder).sees(impressions: 0, clicks: 3))
+            #expect(daemon.stop().code == 0)
+        }
+
         @Test func `repeated events are no refused ones`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)

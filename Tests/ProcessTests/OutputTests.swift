@@ -122,6 +122,10 @@ extension ProcessSuite {
             let alone = try run("ingest-reader", ["inspect", path], in: reader.folder)
             #expect(alone.output == byName.output)
             #expect(try reader.run("inspect", "0000000002.segment").code == 66)
+            for sound in ["LOCK", "durable-mark", "leases", "reserve", "session-keys"] {
+                let shown = try reader.run("inspect", sound)
+                #expect(shown.code == 0 && shown.output.contains(sound), "\(shown.output)")
+            }
             #expect(try run("ingest-reader", ["inspect", name], in: reader.folder).code == 66)
         }
     }

@@ -246,6 +246,22 @@ extension ProcessSuite {
             }
         }
 
+        @Test func `a conflict whose reward nobody knows has no row, and is not missing`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let lines = ["r-1", "r-2"].map {
+                #"{"eventType":"click","rewardId":"\#($0)","businessId":"b","eventId":"x","#
+                    + #""timestamp":"2026-11-20T10:00:00Z"}"#
+            }
+            let file = try folder.write("sent.ndjson", lines: lines)
+            #expect(try daemon.send(file).code == 0)
+            #expect(daemon.stop().code == 0)
+            let reconciled = try Reader(folder: folder).run("reconcile", file)
+            #expect(reconciled.code == 0, "\(reconciled.errors)")
+            #expect(reconciled.output.contains(#""missing":0"#))
+            #expect(reconciled.output.contains(#""withoutRow":1"#))
+        }
+
         @Test func `rows without their campaigns reconcile with their lines`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder, ["--campaign-keys-max", "2"])

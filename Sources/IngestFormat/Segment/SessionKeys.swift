@@ -81,11 +81,12 @@ package struct SessionKeys: Hashable, Sendable {
 
     package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
-    /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory.
+    /// **Errors** as `FileEnvelope.open`; `notThisFile` for another directory, `nil` = any.
     package static func decode(
-        _ bytes: [UInt8], directory: DirectoryID
+        _ bytes: [UInt8], directory: DirectoryID? = nil
     ) throws(FormatError) -> SessionKeys {
         let reader = try layout.open(bytes, magic: magic, of: directory)
-        return try layout.load(reader, into: SessionKeys(directory: directory))
+        return try layout.load(
+            reader, into: SessionKeys(directory: directory ?? DirectoryID(rawValue: 0)))
     }
 }

@@ -41,12 +41,18 @@ package struct Inspector<Files: FileSystem> {
         let head = try file.readArray(at: 0, byteCount: Self.magicByteCount)
         let magic = head.reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         line("file", "\(name), \(byteCount) bytes")
+        switch FileName(name) {
+        case .reserve: return line("reserve", "room that the daemon keeps for a disk that is full")
+        case .leases: return line("leases", "without contents: readers hold locks on it")
+        default: break
+        }
         switch magic {
         case SegmentHeader.magic: try describeSegment(file, byteCount: byteCount)
         case RunHeader.magic: try describeRun(file)
         case NamesRun.Header.magic: try describeNames(file)
         case Manifest.magic: try describeManifest(file)
         case DurableMark.magic: try describeMark(file)
+        case SessionKeys.magic: try describeSessionKeys(file)
         default:
             if name == FileName.lock.text {
                 describeLock(try file.readArray(at: 0, byteCount: 64))
@@ -108,6 +114,19 @@ package struct Inspector<Files: FileSystem> {
         line("mark", "everything before \(mark.position.text) is durable")
         line("directory", Self.hex(mark.directory.rawValue))
         cannotSee("the log: it may be durable further than the mark says")
+    }
+
+    /// Says of the keys when they were made, and not what they are.
+    private mutating func describeSessionKeys(_ file: Files.File) throws(StorageError) {
+        let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount)
+        let keys = decoding("session keys", at: 0) { () throws(FormatError) in
+            try SessionKeys.decode(bytes)
+        }
+        guard let keys else { return }
+        line("directory", Self.hex(keys.directory.rawValue))
+        for key in keys.keys where key.madeAt != 0 {
+            line("key", "made at \(TimeText.utc(key.madeAt))")
+        }
     }
 
     private mutating func describeLock(_ bytes: [UInt8]) {

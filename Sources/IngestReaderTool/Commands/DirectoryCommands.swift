@@ -5,6 +5,7 @@ import IngestFormat
 import IngestReader
 import IngestStorage
 import IngestVerify
+import SystemPackage
 
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -141,6 +142,7 @@ struct RebuildCommand: ParsableCommand {
                 output.put("\(run.table.name): \(run.rowCount) rows\n")
             }
         } catch {
+            if case .missingManifest(_, fileCount: 0) = error { throw ReaderError(error) }
             throw Ending(code: error.exitCode, message: "\(error)")
         }
         try output.flush()
@@ -148,6 +150,11 @@ struct RebuildCommand: ParsableCommand {
 
     private func rebuild() throws(StorageError) -> [RunEntry] {
         let files = try LinuxFileSystem(path: data, create: false)
+        // Before the lock, whose file would be left in a directory that is somebody else's.
+        let names = try files.names().compactMap { FileName($0) }
+        guard names.contains(where: { $0.belongsToLog || $0.generation != nil }) else {
+            throw .missingManifest(directory: files.path, fileCount: 0)
+        }
         let lock = try files.lock(FileName.lock.text)
         defer { withExtendedLifetime(lock) {} }
         let store = ManifestStore(files: files)
@@ -194,12 +201,27 @@ struct BackupCommand: ParsableCommand {
                     try Ending.check(verified.exitCode, verified.failure(in: data)) {}
                 }
             }
+            try checkTarget()
             var copy = try BackupDirectory(in: LinuxFileSystem(path: out, create: true))
             try backup.copy(to: &copy)
             try report(copy.fileCount, copy.byteCount, backup.end)
         } catch let error as StorageError {
             throw Ending(code: error.exitCode, message: "\(error)")
+        } catch let errno as Errno where out == "-" {
+            // Nothing but the exit code says that the archive is whole.
+            throw ExportCommand.cannotWrite("\(errno)", "standard output")
         }
+    }
+
+    private func checkTarget() throws {
+        let parent = ExportCommand.split(String(out.reversed().drop { $0 == "/" }.reversed()))
+            .directory
+        guard let files = try? LinuxFileSystem(path: parent, create: false),
+            try ExportCommand.isDataDirectory(files)
+        else { return }
+        throw Ending(
+            code: 64,
+            message: "--out is inside a data directory, \(out), back up to another directory")
     }
 
     private func verify(_ directory: String) throws -> VerifyReport {

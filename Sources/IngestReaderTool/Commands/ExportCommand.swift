@@ -131,13 +131,14 @@ struct ExportCommand: ParsableCommand {
                 code: 64,
                 message: "\(what), \(files.path)/\(name), export to a file of another name")
         }
-        let holdsManifest = try files.names().contains { name in
-            if case .manifest = FileName(name) { true } else { false }
-        }
-        if holdsManifest { throw refused("--out is inside a data directory") }
+        if try isDataDirectory(files) { throw refused("--out is inside a data directory") }
         do { _ = try files.open(name, .read) } catch {
             if case .corrupt = error { throw refused("--out exists and is not a regular file") }
         }
+    }
+
+    static func isDataDirectory(_ files: some FileSystem) throws(StorageError) -> Bool {
+        try files.names().contains { FileName($0)?.generation != nil }
     }
 
     /// What SQLite left beside a file that somebody writes to, or did when he was cut off, it applies to whatever file has the
@@ -190,7 +191,7 @@ struct ExportCommand: ParsableCommand {
             OutputBuffer.bytes { ValueText.json.put(fields, to: $0) } + [0x0A])
     }
 
-    private static func cannotWrite(_ what: String, _ out: String) -> Ending {
+    static func cannotWrite(_ what: String, _ out: String) -> Ending {
         Ending(code: 74, message: "cannot write: \(what), \(out), check where it goes")
     }
 }

@@ -170,12 +170,12 @@ extension StorageFile {
 
 extension FileName {
     /// The generation, if it is a manifest.
-    var generation: Generation? {
+    package var generation: Generation? {
         if case .manifest(let generation) = self { generation } else { nil }
     }
 
     /// Whether the file can only be there because a manifest was durable before it.
-    var belongsToLog: Bool {
+    package var belongsToLog: Bool {
         switch self {
         case .segment, .run, .durableMark: true
         case .lock, .aside, .reserve, .leases, .sessionKeys, .manifest, .temporary: false
