@@ -122,15 +122,11 @@ struct OutcomeWatch: Sendable {
         return true
     }
 
-    /// Whether an answer came to a heartbeat that left since.
-    var isTold: Bool {
-        guard let asked, let answeredAt else { return false }
-        return answeredAt >= asked.at
-    }
-
-    /// Whether none will be waited for any more.
-    func hasWaited(now: UInt64) -> Bool {
-        asked.map { now - min(now, $0.at) >= Self.waitNanosecondsMax } ?? false
+    /// Whether an answer came to a heartbeat that left since, or none will be waited for.
+    func isKnown(now: UInt64) -> Bool {
+        guard let asked else { return false }
+        return answeredAt.map { $0 >= asked.at } ?? false
+            || now - min(now, asked.at) >= Self.waitNanosecondsMax
     }
 }
 

@@ -354,12 +354,15 @@ extension SenderStream {
         var change = window.apply(ack, now: now)
         if let answer {
             outcome.heard(askedAt: answer.sentAt)
-            totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
             change.progress.askedAt = answer.sentAt
             change.progress.hasTimedOut = probe.answered(now: now, acked: change.ackedPackets)
             window.lose(
                 sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut,
                 into: &change.progress)
+        }
+        // Without sums, what it told before is not of all that is acked.
+        if answer != nil || change.ackedEvents > 0 {
+            totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)

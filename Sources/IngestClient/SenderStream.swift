@@ -307,11 +307,7 @@ package struct SenderStream: ~Copyable {
             sendHeartbeat(now: now)
             return false
         }
-        if outcome.isTold { return true }
-        guard outcome.hasWaited(now: now) else { return false }
-        // What it told before is not of all of them.
-        totals.receiver = nil
-        return true
+        return outcome.isKnown(now: now)
     }
 
     /// Ends a sender that is drained: clears the spool, and tells the receiver how many packets there were. With a spool it

@@ -252,7 +252,7 @@ struct IngestSend: ParsableCommand {
         print(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
                 + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
-                + Outcome.fields(totals.receiver.flatMap { Outcome.isOfAll($0, totals) ? $0 : nil })
+                + Outcome.fields(totals.receiver)
                 + (dropped.map { ",\"dropped\":\($0)" } ?? "")
                 + ",\"seconds\":\(nanoseconds / 1_000_000_000).\(fraction)}")
     }

@@ -14,11 +14,6 @@ enum Outcome {
             + ",\"not_counted\":\(text(counts?.notCounted)),\"reason\":\(text(reason))"
     }
 
-    /// Whether the counts are of all events that are acked: a run that was ended may have an earlier answer.
-    static func isOfAll(
-        _ counts: EventSender.ReceiverCounts, _ totals: EventSender.Totals
-    ) -> Bool { counts.counted + counts.repeated + counts.notCounted >= totals.eventsAcked }
-
     /// Says on stderr which events do not count, and what to do; throws the exit code where that shall end the run.
     ///
     /// - Parameter continuesEpoch: whether an earlier run has begun it: the receiver tells of all of it.

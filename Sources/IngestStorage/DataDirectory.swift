@@ -47,7 +47,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         try files.syncDirectory()
         let store = ManifestStore(files: files)
         let names = try files.names().compactMap { FileName($0) }
-        if !names.contains(where: { $0.generation != nil || $0.belongsToLog }) {
+        if !names.contains(where: \.isOfDirectory) {
             let manifest = makeManifest()
             try store.publish(manifest)
             return DataDirectory(
@@ -72,7 +72,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package static func checkIsOurs(_ files: Files) throws(StorageError) {
         let names = try files.names()
         let ours = names.compactMap { FileName($0) }
-        if ours.contains(where: { $0.generation != nil || $0.belongsToLog }) { return }
+        if ours.contains(where: \.isOfDirectory) { return }
         // The root of a file system has a folder of its own.
         guard let name = names.first(where: { FileName($0) == nil && $0 != "lost+found" }) else {
             return

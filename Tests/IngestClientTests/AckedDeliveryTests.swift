@@ -57,6 +57,29 @@ struct AckedDeliveryTests {
         #expect(rig.network.takePackets().map(\.sequence) == [1, 2])
     }
 
+    @Test func `What the receiver told is of all that is acked, or is not shown`() {
+        let rig = Rig()
+        func tell(_ count: UInt64) {
+            let nonce = rig.stream.watch.questions.last?.nonce ?? 0
+            rig.ack(floor: count) {
+                $0.echo = .nonce(nonce)
+                $0.sums = EventSums([count])
+            }
+        }
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        rig.pass(2 * Self.second)
+        tell(1)
+        #expect(rig.stream.totals.receiver?.counted == 1)
+        rig.ack(floor: 1) { $0.echo = .sequence(0) }
+        #expect(rig.stream.totals.receiver?.counted == 1)
+        rig.ack(floor: 2) { $0.echo = .sequence(1) }
+        #expect(rig.stream.totals.eventsAcked == 2 && rig.stream.totals.receiver == nil)
+        rig.pass(2 * Self.second)
+        tell(3)
+        #expect(rig.stream.totals.receiver?.counted == 3)
+    }
+
     @Test func `A heartbeat is large enough for an answer about everything on its way`() {
         let rig = Rig()
         rig.sendPackets(1)

@@ -41,6 +41,38 @@ import Testing
         try SnapshotTests.expectAnswers(of: fixture.reader, are: fixture.modelBeforeLastBlock)
     }
 
+    @Test("A point reads only its parts of a block: damage in these is 65, in others nothing")
+    func parts() throws {
+        let fixture = try LogFixture(seed: 24)
+        try fixture.beginSegment()
+        var random = SeededRandom(seed: 24)
+        // Their ids are more than is read beside what is asked for.
+        try fixture.append((0..<3_000).map { _ in FixtureEvent(&random) })
+        try fixture.append([FixtureEvent(&random)])
+        let rows = try fixture.reader.rewards()
+        #expect(rows.count > 10)
+        for row in rows { #expect(try fixture.reader.reward(row.id) == row) }
+        let wanted: BlockSections = [.dictionary, .counters]
+        let name = FileName.segment(fixture.position.segment).text
+        let start = Int(SegmentLayout.blocksOffset)
+        let block = Array(fixture.files.disk.contents(name)![start...])
+        var kinds: Set<BlockSectionKind> = []
+        for section in try BlockDecoder().sections(block.span.bytes) {
+            kinds.insert(section.kind)
+            let byte = start + section.offset + section.byteCount / 2
+            fixture.flip(name, byte: byte)
+            let found = Result { try fixture.reader.reward(rows[3].id) }
+            if wanted.isDisjoint(with: section.kind.part) {
+                #expect(try found.get() == rows[3], "\(section.kind)")
+            } else {
+                let error = #expect(throws: ReaderError.self, "\(section.kind)") { try found.get() }
+                #expect(error?.kind == .corrupt && error?.path.hasSuffix(name) == true)
+            }
+            fixture.flip(name, byte: byte)
+        }
+        #expect(kinds.isSuperset(of: [.names, .keyRewards, .key, .eventHash, .revenue, .visible]))
+    }
+
     @Test("However many blocks of a segment are damaged, it is read a bounded number of times")
     func manyDamaged() throws {
         let fixture = try LogFixture(seed: 23)

@@ -64,7 +64,7 @@ package struct DecodedBlock: Sendable {
     /// Decodes the parts that are wanted, and checks of the others only what the header says of them.
     /// - Parameters:
     ///   - isWhole: whether all bytes of the block are there, and not only the head and the parts that are wanted, each at its
-    ///     place.
+    ///     place, the attributes with every column that not all rows have.
     ///   - checksRest: whether to check the checksums of the other parts too.
     ///   - rows: emptied; then, if any column is wanted, its counts are the block's and the
     ///     wanted columns are filled. After an error it is empty.

@@ -218,7 +218,8 @@ extension BlockHeader {
     func checkChecksum(
         _ entry: BlockSectionEntry
     ) throws(FormatError) -> UnsafeRawBufferPointer {
-        // Where not all of the block is there, the section may not be.
+        // SAFETY: start ≤ bytes.count, and `check` holds the rest against the section's count: of a block that is not whole,
+        // it may not be there.
         let start = unsafe min(entry.offset, bytes.count)
         return try unsafe entry.check(UnsafeRawBufferPointer(rebasing: bytes[start...]))
     }

@@ -41,10 +41,9 @@ package struct Inspector<Files: FileSystem> {
         let head = try file.readArray(at: 0, byteCount: Self.magicByteCount)
         let magic = head.reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         line("file", "\(name), \(byteCount) bytes")
-        switch FileName(name) {
-        case .reserve: return line("reserve", "room that the daemon keeps for a disk that is full")
-        case .leases: return line("leases", "without contents: readers hold locks on it")
-        default: break
+        if meant == .reserve { return try describeReserve(file, byteCount: byteCount) }
+        if meant == .leases && byteCount == 0 {
+            return line("leases", "without contents: readers hold locks on it")
         }
         switch magic {
         case SegmentHeader.magic: try describeSegment(file, byteCount: byteCount)
@@ -114,6 +113,14 @@ package struct Inspector<Files: FileSystem> {
         line("mark", "everything before \(mark.position.text) is durable")
         line("directory", Self.hex(mark.directory.rawValue))
         cannotSee("the log: it may be durable further than the mark says")
+    }
+
+    private mutating func describeReserve(
+        _ file: Files.File, byteCount: UInt64
+    ) throws(StorageError) {
+        let end = try file.endOfContent(in: 0..<byteCount)
+        if end > 0 { return bad("a reserve is zeros: byte \(end - 1) is none") }
+        line("reserve", "room that the daemon keeps for a disk that is full")
     }
 
     /// Says of the keys when they were made, and not what they are.

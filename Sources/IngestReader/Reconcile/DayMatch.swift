@@ -214,10 +214,7 @@ final class DayMatch<Scratch: FileSystem> {
                 let interval = Interval(first: .max, last: .min, isOfFile: true)
                 let place = Day(business: record[0], day: day)
                 if known[place]?.add(interval) == nil { known[place] = interval }
-                // A conflict whose names were not known has no row either.
-                if let reason = Verdict(rawValue: UInt8(record[5])),
-                    reason.isRefusal || reason == .conflict
-                {
+                if let reason = Verdict(rawValue: UInt8(record[5])), reason != .counted {
                     found.byVerdict[reason, default: 0] += record[3]
                     found.withoutRowCount += record[3]
                     return

@@ -10,9 +10,9 @@ package struct Reconciliation: Sendable, Equatable {
     package var malformedCount: UInt64 = 0
     /// Events of users who opted out: they are never stored, and nothing is looked for.
     package var optedOutCount: UInt64 = 0
-    /// Of lines that have a row: by its verdict. Of refusals also those in the ledger alone, by their reason.
+    /// Of lines that have a row: by its verdict. Of refusals and conflicts also those in the ledger alone, by their reason.
     package var byVerdict: [Verdict: UInt64] = [:]
-    /// How many of these refusals are in the ledger alone.
+    /// How many of these are in the ledger alone.
     package var withoutRowCount: UInt64 = 0
     /// In the file, not in the log.
     package var missingCount: UInt64 = 0

@@ -151,8 +151,7 @@ struct RebuildCommand: ParsableCommand {
     private func rebuild() throws(StorageError) -> [RunEntry] {
         let files = try LinuxFileSystem(path: data, create: false)
         // Before the lock, whose file would be left in a directory that is somebody else's.
-        let names = try files.names().compactMap { FileName($0) }
-        guard names.contains(where: { $0.belongsToLog || $0.generation != nil }) else {
+        guard try ExportCommand.isDataDirectory(files) else {
             throw .missingManifest(directory: files.path, fileCount: 0)
         }
         let lock = try files.lock(FileName.lock.text)
@@ -213,15 +212,25 @@ struct BackupCommand: ParsableCommand {
         }
     }
 
+    /// Neither in a data directory nor below one, whatever the path is called.
     private func checkTarget() throws {
-        let parent = ExportCommand.split(String(out.reversed().drop { $0 == "/" }.reversed()))
-            .directory
-        guard let files = try? LinuxFileSystem(path: parent, create: false),
-            try ExportCommand.isDataDirectory(files)
-        else { return }
-        throw Ending(
-            code: 64,
-            message: "--out is inside a data directory, \(out), back up to another directory")
+        func parent(_ path: String) -> String { ExportCommand.split(path).directory }
+        var path = out
+        while Environment.resolved(path) == nil && path != "/" { path = parent(path) }
+        var place = Environment.resolved(path) ?? "/"
+        if path == out { place = parent(place) }
+        while true {
+            if let files = try? LinuxFileSystem(path: place, create: false),
+                try ExportCommand.isDataDirectory(files)
+            {
+                throw Ending(
+                    code: 64,
+                    message:
+                        "--out is inside a data directory, \(out), back up to another directory")
+            }
+            if place == "/" { return }
+            place = parent(place)
+        }
     }
 
     private func verify(_ directory: String) throws -> VerifyReport {

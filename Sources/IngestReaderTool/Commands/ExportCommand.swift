@@ -138,7 +138,7 @@ struct ExportCommand: ParsableCommand {
     }
 
     static func isDataDirectory(_ files: some FileSystem) throws(StorageError) -> Bool {
-        try files.names().contains { FileName($0)?.generation != nil }
+        try files.names().contains { FileName($0)?.isOfDirectory ?? false }
     }
 
     /// What SQLite left beside a file that somebody writes to, or did when he was cut off, it applies to whatever file has the

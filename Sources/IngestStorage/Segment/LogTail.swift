@@ -99,12 +99,11 @@ package struct LogTail<Files: FileSystem> {
     /// A segment that is not there, or is being created, has no blocks.
     private func open(_ number: SegmentNumber) throws(StorageError) -> Source? {
         let opened = try StorageError.readable { () throws(StorageError) in
-            try SegmentReader(number, directory: directory, in: files)
+            // Else each search for what follows reads megabytes of zeros, in this process and in later ones.
+            try SegmentReader(number, directory: directory, in: files, readsAhead: false)
         }
         guard let reader = opened else { return nil }
         if let footer = try reader.readFooterIfSealed() { return .index(reader, footer, next: 0) }
-        // Else each search for what follows reads megabytes of zeros, in this process and in later ones.
-        reader.file.stopReadingAhead()
         return .walk(reader, reader.makeWalk())
     }
 
@@ -205,6 +204,7 @@ package struct LogTail<Files: FileSystem> {
             try files.open(FileName.segment(number).text, .read)
         }
         guard let file = opened else { return false }
+        file.stopReadingAhead()
         let place = BlockPlace(directory: directory, segment: number, blockOrdinal: 0)
         return try hasBlock(behind: BlockWalk(file, place: place))
     }

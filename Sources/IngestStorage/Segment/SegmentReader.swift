@@ -13,10 +13,12 @@ package struct SegmentReader<Files: FileSystem> {
     ///
     /// **Errors** `notFound`; `corrupt` also for a file of another directory or number, and for one that is
     /// being created this moment; `newerFormat`.
+    /// - Parameter readsAhead: whether the kernel may: see `StorageFile.stopReadingAhead`.
     package init(
-        _ number: SegmentNumber, directory: DirectoryID, in files: Files
+        _ number: SegmentNumber, directory: DirectoryID, in files: Files, readsAhead: Bool = true
     ) throws(StorageError) {
         let file = try files.open(FileName.segment(number).text, .read)
+        if !readsAhead { file.stopReadingAhead() }
         self.init(number, directory, try Self.readHeader(file, number, directory), file)
     }
 

@@ -170,12 +170,15 @@ extension StorageFile {
 
 extension FileName {
     /// The generation, if it is a manifest.
-    package var generation: Generation? {
+    var generation: Generation? {
         if case .manifest(let generation) = self { generation } else { nil }
     }
 
+    /// Whether it is a manifest, or of a log that has one.
+    package var isOfDirectory: Bool { generation != nil || belongsToLog }
+
     /// Whether the file can only be there because a manifest was durable before it.
-    package var belongsToLog: Bool {
+    var belongsToLog: Bool {
         switch self {
         case .segment, .run, .durableMark: true
         case .lock, .aside, .reserve, .leases, .sessionKeys, .manifest, .temporary: false

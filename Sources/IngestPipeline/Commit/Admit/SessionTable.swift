@@ -127,6 +127,7 @@ struct ClickedReward: KeySetElement {
     private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
     init(_ policy: SessionPolicy) {
+        precondition(MemoryLayout<OpenSession>.stride == 64)
         timeoutMicroseconds = Int64(policy.timeoutSeconds) * 1_000_000
         keyCountMax = policy.keyCountMax
         // More than all keys take, however they are spread over sessions: sets are full where the table is.
@@ -160,6 +161,7 @@ struct ClickedReward: KeySetElement {
     /// The line of the impressions that stand outside the node; `nil` where there are none.
     @inline(__always)
     func impressionLine(ofNode number: UInt32) -> CacheLine? {
+        // SAFETY: as above.
         unsafe impressions.firstLine(of: nodes.node(Int(number)).pointee.impressions.others)
     }
 
@@ -193,6 +195,7 @@ struct ClickedReward: KeySetElement {
     /// looked for.
     @inline(__always)
     func find(_ pseudonym: UInt64, atNode number: UInt32, now: Int64) -> Session? {
+        // SAFETY: a node that was given once stays readable, whoever has it.
         let session = unsafe nodes.node(Int(number))
         guard unsafe session.pointee.spread == Self.spread(pseudonym),
             unsafe !hasEnded(session, now: now)
@@ -308,7 +311,10 @@ struct ClickedReward: KeySetElement {
         let ahead = swept + Self.sweepCount.ofSession
         guard ahead < nodes.endNumber else { return }
         let session = unsafe nodes.node(ahead)
-        if unsafe hasEnded(session, now: now) { unsafe index.prefetch(session.pointee.indexSpread) }
+        let isThere = unsafe session.pointee.spread != 0
+        if isThere, unsafe hasEnded(session, now: now) {
+            unsafe index.prefetch(session.pointee.indexSpread)
+        }
     }
 
     private mutating func remove(_ session: Session, _ number: UInt32) {

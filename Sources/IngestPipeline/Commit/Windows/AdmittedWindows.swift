@@ -220,7 +220,7 @@ struct AdmittedWindows: ~Copyable {
         guard let index = table.find(packet.key) else {
             return considerUnopened(packet, told, now)
         }
-        if table.entries[index].window.asksForAcks ?? packet.asksForAcks != packet.asksForAcks {
+        if let asks = table.entries[index].window.asksForAcks, asks != packet.asksForAcks {
             refuseUnknown(packet, .refused)
             return .refused(.badKind)
         }

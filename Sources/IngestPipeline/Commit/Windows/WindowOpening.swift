@@ -18,8 +18,7 @@ extension AdmittedWindows {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        // Heartbeats of the other kind say nothing of what this one's sender has given up.
-        let told = unopened[packet].flatMap { $0.asksForAcks == packet.asksForAcks ? $0 : nil }
+        let told = unopened[packet]
         guard let start = told?.start ?? start(ofBatch: packet), start <= Limits.sequenceMax else {
             refuseUnknown(packet, .beyondWindow)
             return .refused(.farJump)
@@ -108,7 +107,7 @@ extension AdmittedWindows {
 struct UnopenedSenders {
     /// What a sender has said.
     struct Told: Equatable {
-        /// As its heartbeats do.
+        /// Whether its heartbeats ask for acks.
         let asksForAcks: Bool
         /// The first sequence of its window.
         var start: UInt64
@@ -151,8 +150,13 @@ struct UnopenedSenders {
 
     var count: Int { places.count }
 
+    /// What a packet's sender has said in heartbeats that ask for acks if the packet does: those of the other kind say nothing
+    /// of what it has given up.
     subscript(packet: SequencedPacket) -> Told? {
-        places[Sender(packet)].map { entries[$0].told }
+        guard let place = places[Sender(packet)],
+            entries[place].told.asksForAcks == packet.asksForAcks
+        else { return nil }
+        return entries[place].told
     }
 
     /// Notes what a sender's heartbeat has said, whose base is at most its sequence.
@@ -164,7 +168,6 @@ struct UnopenedSenders {
             asksForAcks: packet.asksForAcks, start: heartbeat.base, announced: next)
         var known = self[packet]
         told.isShedForNames = known?.isShedForNames ?? false
-        if known?.asksForAcks != told.asksForAcks { known = nil }
         if packet.asksForAcks {
             told.start = max(told.start, known?.start ?? 0)
             // It may hold any number of packets; a window need not know of all of them.
