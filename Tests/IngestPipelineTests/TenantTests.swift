@@ -175,7 +175,7 @@ struct TenantTests {
         bench.dropAcks()
         // The same before a window is open.
         bench.key = Self.key(8)
-        #expect(bench.heartbeat(next: 1, base: 0, acks: false) == nil)
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
         let first = bench.packet(0, check: 1, acks: true, byteCount: 200)
         let isShed = bench.windows.shedUnknown(first, bench.now)
         #expect(isShed && bench.refusals().map(\.status) == [.busy])
@@ -192,7 +192,7 @@ struct TenantTests {
         let later = bench.windows.status(ofHeartbeat: packet, place.index, bench.now)
         #expect(later == .ok)
         bench.key = Self.key(8)
-        #expect(bench.heartbeat(next: 1, base: 0, acks: false) == nil)
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
         #expect(bench.refusals().isEmpty)
     }
 }
