@@ -70,10 +70,7 @@ package enum ReaderProgram {
     /// A failed write. That nobody reads any more is no error.
     private static func report(_ errno: Errno) -> Int32 {
         if errno == .brokenPipe { return EXIT_SUCCESS }
-        return report(
-            Ending(
-                code: 74,
-                message: "cannot write: \(errno), standard output, check where it goes"))
+        return report(.cannotWrite("\(errno)", "standard output"))
     }
 
     private static func report(_ ending: Ending) -> Int32 {
@@ -129,6 +126,11 @@ struct Ending: Error {
         do { try write() } catch { failure = error }
         if code != EXIT_SUCCESS { throw Ending(code: code, message: message()) }
         if let failure { throw failure }
+    }
+
+    /// A failed write into a file, or where answers go.
+    static func cannotWrite(_ what: String, _ path: String) -> Ending {
+        Ending(code: 74, message: "cannot write: \(what), \(path), check where it goes")
     }
 }
 

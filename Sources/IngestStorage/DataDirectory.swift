@@ -66,6 +66,11 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             losses: losses, lock: lock)
     }
 
+    /// Whether there is a log, or a manifest of one.
+    package static func isThere(in files: Files) throws(StorageError) -> Bool {
+        try files.names().contains { FileName($0)?.isOfDirectory ?? false }
+    }
+
     /// Checks, before anything is put into a directory, that it is empty, or holds a log, or what a first start left.
     ///
     /// **Errors** `foreignDirectory` with the first name that is none of ours.

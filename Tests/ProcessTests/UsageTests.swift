@@ -42,6 +42,10 @@ extension ProcessSuite {
             let ended = try run("ingestd", ["check-config", "--config", path], in: folder)
             #expect(ended.code == 0)
             #expect(ended.output == "\(path): ok\n")
+            // Of an HTTP server that does not exist yet.
+            let later = try folder.write(
+                "later.json", "{\"http\": \"off\", \"api-keys\": \"\(folder.path)/keys\"}")
+            #expect(try run("ingestd", ["check-config", "--config", later], in: folder).code == 0)
         }
 
         @Test func `settings come from the environment and the file`() throws {

@@ -151,7 +151,7 @@ struct RebuildCommand: ParsableCommand {
     private func rebuild() throws(StorageError) -> [RunEntry] {
         let files = try LinuxFileSystem(path: data, create: false)
         // Before the lock, whose file would be left in a directory that is somebody else's.
-        guard try ExportCommand.isDataDirectory(files) else {
+        guard try DataDirectory.isThere(in: files) else {
             throw .missingManifest(directory: files.path, fileCount: 0)
         }
         let lock = try files.lock(FileName.lock.text)
@@ -208,7 +208,7 @@ struct BackupCommand: ParsableCommand {
             throw Ending(code: error.exitCode, message: "\(error)")
         } catch let errno as Errno where out == "-" {
             // Nothing but the exit code says that the archive is whole.
-            throw ExportCommand.cannotWrite("\(errno)", "standard output")
+            throw Ending.cannotWrite("\(errno)", "standard output")
         }
     }
 
@@ -216,12 +216,13 @@ struct BackupCommand: ParsableCommand {
     private func checkTarget() throws {
         func parent(_ path: String) -> String { ExportCommand.split(path).directory }
         var path = out
-        while Environment.resolved(path) == nil && path != "/" { path = parent(path) }
+        // Also the working directory may be gone.
+        while Environment.resolved(path) == nil, path != "/", path != "." { path = parent(path) }
         var place = Environment.resolved(path) ?? "/"
         if path == out { place = parent(place) }
         while true {
             if let files = try? LinuxFileSystem(path: place, create: false),
-                try ExportCommand.isDataDirectory(files)
+                try DataDirectory.isThere(in: files)
             {
                 throw Ending(
                     code: 64,

@@ -89,9 +89,9 @@ struct ExportCommand: ParsableCommand {
             try Self.report(progress.rowCount, byteCount, of: reader.cut)
         } catch let error as StorageError {
             let error = ReaderError(error)
-            throw Self.cannotWrite(error.what, error.path)
+            throw Ending.cannotWrite(error.what, error.path)
         } catch let error as SQLiteFailure {
-            throw Self.cannotWrite(error.what, out)
+            throw Ending.cannotWrite(error.what, out)
         }
     }
 
@@ -111,7 +111,7 @@ struct ExportCommand: ParsableCommand {
         writing write: ([UInt8]) throws -> Void, _ bytes: [UInt8]
     ) throws {
         do { try write(bytes) } catch let errno as Errno {
-            throw cannotWrite("\(errno)", "standard output")
+            throw Ending.cannotWrite("\(errno)", "standard output")
         }
     }
 
@@ -131,14 +131,12 @@ struct ExportCommand: ParsableCommand {
                 code: 64,
                 message: "\(what), \(files.path)/\(name), export to a file of another name")
         }
-        if try isDataDirectory(files) { throw refused("--out is inside a data directory") }
+        if try DataDirectory.isThere(in: files) {
+            throw refused("--out is inside a data directory")
+        }
         do { _ = try files.open(name, .read) } catch {
             if case .corrupt = error { throw refused("--out exists and is not a regular file") }
         }
-    }
-
-    static func isDataDirectory(_ files: some FileSystem) throws(StorageError) -> Bool {
-        try files.names().contains { FileName($0)?.isOfDirectory ?? false }
     }
 
     /// What SQLite left beside a file that somebody writes to, or did when he was cut off, it applies to whatever file has the
@@ -189,10 +187,6 @@ struct ExportCommand: ParsableCommand {
         ]
         try StandardOutput.write(
             OutputBuffer.bytes { ValueText.json.put(fields, to: $0) } + [0x0A])
-    }
-
-    static func cannotWrite(_ what: String, _ out: String) -> Ending {
-        Ending(code: 74, message: "cannot write: \(what), \(out), check where it goes")
     }
 }
 

@@ -175,7 +175,7 @@ extension FileName {
     }
 
     /// Whether it is a manifest, or of a log that has one.
-    package var isOfDirectory: Bool { generation != nil || belongsToLog }
+    var isOfDirectory: Bool { generation != nil || belongsToLog }
 
     /// Whether the file can only be there because a manifest was durable before it.
     var belongsToLog: Bool {

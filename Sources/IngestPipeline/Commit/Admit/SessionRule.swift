@@ -48,7 +48,7 @@ import IngestRules
     private struct Prepared: BitwiseCopyable {
         /// Under the newest key; `none` of one without a session: pseudonyms have 48 bits.
         let pseudonym: UInt64
-        /// Where its session was when it was loaded; `none` where there was none.
+        /// Where its session was when it was loaded; `noNode` where there was none.
         var node: UInt32 = Self.noNode
 
         static var none: UInt64 { .max }

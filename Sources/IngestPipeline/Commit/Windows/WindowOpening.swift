@@ -83,7 +83,7 @@ extension AdmittedWindows {
                 > now.wallMilliseconds &+ Limits.epochLeadMillisecondsMax
     }
 
-    /// Answers a packet of a sender that has no window.
+    /// Answers a packet of a sender that has no window, or that is none of its window's.
     mutating func refuseUnknown(_ packet: SequencedPacket, _ status: AckStatus) {
         guard packet.asksForAcks else { return }
         // Of its own key alone: whoever has another must not learn the epochs of this one's senders.
