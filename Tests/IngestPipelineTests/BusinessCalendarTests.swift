@@ -45,8 +45,9 @@ struct BusinessCalendarTests {
     }
 
     @Test func `the answer does not depend on what was asked before`() {
-        let zone = Self.zone(
-            hours: 3, (1...40).map { (Int64($0) * 5, Int32($0 % 7) - 1) })
+        let hours: ClosedRange<Int64> = 1...40
+        let offsets = hours.map { (hour: 5 * $0, hours: Int32($0 % 7) - 1) }
+        let zone = Self.zone(hours: 3, offsets)
         let fresh = BusinessCalendar(
             zone, changes: [(4, Self.zone(hours: -7)), (9, zone)])
         var used = fresh

@@ -23,7 +23,8 @@ struct KeySetsTests {
             let number = Int(random.next() % 50 * (random.next() % 50) / 50)
             // Small keys, the greatest, and ones between.
             let draw = random.next()
-            let key = draw % 3 == 0 ? UInt32.max - UInt32(draw % 5_000) : 1 + UInt32(draw % 3_000)
+            let (high, low) = (UInt32(draw % 5_000), UInt32(draw % 3_000))
+            let key: UInt32 = draw % 3 == 0 ? UInt32.max - high : 1 + low
             if random.next() % 400 == 0 {
                 sets.removeAll(of: &own[number])
                 models[number] = [:]

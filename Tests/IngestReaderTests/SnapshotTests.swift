@@ -157,8 +157,9 @@ import Testing
         #expect(status.packets == [.accepted: 15, .badCRC: 30])
         #expect(status.events[.malformed] == 30)
         #expect(status.events.values.reduce(0, +) == 15 * 33)
-        let counted = fixture.model.facts.reduce(UInt64(0)) {
-            $0 + $1.row[.impressions] + $1.row[.clicks] + $1.row[.redemptions]
+        let columns: [CounterColumn] = [.impressions, .clicks, .redemptions]
+        let counted = fixture.model.facts.reduce(into: UInt64(0)) { sum, fact in
+            for column in columns { sum += fact.row[column] }
         }
         #expect(status.events[.counted] == counted)
         #expect(status.fileCount == (try fixture.files.names().count))

@@ -46,7 +46,8 @@ import Testing
         #expect(lookAhead(8) == [0, 1, 2, 3, 4])
         for sequence in 0..<5 {
             #expect(ring.next()?.sequence == UInt64(sequence))
-            #expect(lookAhead(8) == (0..<5).map { UInt64($0) }.suffix(4 - sequence))
+            let left: [UInt64] = Array([0, 1, 2, 3, 4].suffix(4 - sequence))
+            #expect(lookAhead(8) == left)
         }
     }
 

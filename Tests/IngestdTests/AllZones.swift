@@ -86,11 +86,11 @@ struct AllZones {
 
     /// Instants at, a microsecond and a second before, and some hours about others.
     private static func instants(about times: [Int64]) -> [Int64] {
-        (times + [0, Limits.timestampMicrosecondsMax]).flatMap { time in
-            [-24 * hour, -1, 0, 1, 24 * hour].flatMap { seconds in
-                [-1, 0].map { time + seconds * 1_000_000 + $0 }
-            }
-        }.filter { (0...Limits.timestampMicrosecondsMax).contains($0) }
+        let seconds: [Int64] = [-24 * hour, -1, 0, 1, 24 * hour]
+        let distances: [Int64] = seconds.flatMap { [$0 * 1_000_000 - 1, $0 * 1_000_000] }
+        return (times + [0, Limits.timestampMicrosecondsMax])
+            .flatMap { time in distances.map { time + $0 } }
+            .filter { (0...Limits.timestampMicrosecondsMax).contains($0) }
     }
 
     /// That the offsets of the C library change where the table says, and nowhere else.

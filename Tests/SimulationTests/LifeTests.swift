@@ -90,9 +90,10 @@ struct LifeTests {
             let left = life > 2 ? files.disk.powerCut(seed: life) : files.disk.kill()
             files = left
             let rows = try IngestReader.open(files).ledger()
-            let shed = rows.reduce(0) { $0 + $1.packetsRefused[.shed, default: 0] }
+            let shed = rows.reduce(UInt64(0)) { $0 + $1.packetsRefused[.shed, default: 0] }
+            let expected = (1...life).reduce(UInt64(0)) { $0 + 10 * UInt64($1) }
             #expect(rows.map(\.sender) == [.unidentified], "life \(life)")
-            #expect(shed == (1...life).reduce(0) { $0 + 10 * $1 }, "life \(life)")
+            #expect(shed == expected, "life \(life)")
             let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
             #expect(findings.isEmpty, "life \(life): \(findings)")
         }

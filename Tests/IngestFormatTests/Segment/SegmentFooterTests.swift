@@ -176,32 +176,33 @@ struct SegmentFooterTests {
     }
 
     /// A field of the head changed, its checksum and the trailer's set right.
-    @Test(arguments: [
-        (layout.magic, 1, "notThisFile magic"),
-        (layout.version, 2, "newerFormat version"),
-        (layout.version, 0, "corrupt version"),
-        (layout.segment, 8, "notThisFile segment"),
-        (layout.directory, 8, "notThisFile directory"),
-        (layout.attributionCount, 1, "corrupt attributions: attribution count"),
-        (layout.blockCount, 1 << 20, "corrupt block count"),
-        (layout.blockCount, 2, "corrupt block entry count"),
-        (layout.rowCount, UInt64.max, "corrupt row count"),
-        (layout.nextName, UInt64(UInt32.max), "corrupt next name"),
-        (layout.nextKey, UInt64(UInt32.max), "corrupt next key"),
-        (layout.keyDayCount, 1 << 25, "corrupt key day count"),
-        (layout.keyDayCount, 2, "corrupt row count"),
-        (layout.pageCount, 4, "corrupt page count"),
-        (layout.pageCount, 2, "corrupt raw byte count"),
-        (layout.dayRowCount, 1 << 25, "corrupt day row count"),
-        (layout.dayRowCount, 1, "corrupt row count"),
-        (layout.dayPageCount, 4, "corrupt day page count"),
-        (layout.dayPageCount, 0, "corrupt raw byte count"),
-        (layout.blockEntryCount, 2, "corrupt raw byte count"),
-        (layout.ledgerEntryCount, 1, "corrupt ledger byte count"),
-        (layout.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
-        (layout.lostRangeCount, 1, "corrupt raw byte count"),
-        (layout.lostRangeCount, 1 << 20, "corrupt lost range count"),
-    ])
+    @Test(
+        arguments: [
+            (layout.magic, 1, "notThisFile magic"),
+            (layout.version, 2, "newerFormat version"),
+            (layout.version, 0, "corrupt version"),
+            (layout.segment, 8, "notThisFile segment"),
+            (layout.directory, 8, "notThisFile directory"),
+            (layout.attributionCount, 1, "corrupt attributions: attribution count"),
+            (layout.blockCount, 1 << 20, "corrupt block count"),
+            (layout.blockCount, 2, "corrupt block entry count"),
+            (layout.rowCount, UInt64.max, "corrupt row count"),
+            (layout.nextName, UInt64(UInt32.max), "corrupt next name"),
+            (layout.nextKey, UInt64(UInt32.max), "corrupt next key"),
+            (layout.keyDayCount, 1 << 25, "corrupt key day count"),
+            (layout.keyDayCount, 2, "corrupt row count"),
+            (layout.pageCount, 4, "corrupt page count"),
+            (layout.pageCount, 2, "corrupt raw byte count"),
+            (layout.dayRowCount, 1 << 25, "corrupt day row count"),
+            (layout.dayRowCount, 1, "corrupt row count"),
+            (layout.dayPageCount, 4, "corrupt day page count"),
+            (layout.dayPageCount, 0, "corrupt raw byte count"),
+            (layout.blockEntryCount, 2, "corrupt raw byte count"),
+            (layout.ledgerEntryCount, 1, "corrupt ledger byte count"),
+            (layout.ledgerEntryCount, 1 << 20, "corrupt ledger entry count"),
+            (layout.lostRangeCount, 1, "corrupt raw byte count"),
+            (layout.lostRangeCount, 1 << 20, "corrupt lost range count"),
+        ] as [(FormatField, UInt64, String)])
     func `a head field that cannot be is refused although the checksums fit`(
         field: FormatField, value: UInt64, expected: String
     ) {
@@ -209,22 +210,23 @@ struct SegmentFooterTests {
     }
 
     /// The same of the second entry of the section table.
-    @Test(arguments: [
-        (SegmentFooter.SectionTable.Entry.layout.kind, 1, "corrupt kind"),
-        (SegmentFooter.SectionTable.Entry.layout.kind, 3, "corrupt kind"),
-        (SegmentFooter.SectionTable.Entry.layout.kind, 0x7FFF, "newerFormat kind"),
-        (SegmentFooter.SectionTable.Entry.layout.kind, 0xFFFF, "corrupt kind"),
-        (SegmentFooter.SectionTable.Entry.layout.encoding, 2, "corrupt encoding"),
-        (SegmentFooter.SectionTable.Entry.layout.encoding, 1, "corrupt LZ4 block"),
-        (SegmentFooter.SectionTable.Entry.layout.reserved, 1, "corrupt reserved"),
-        (SegmentFooter.SectionTable.Entry.layout.rawByteCount, 5, "corrupt raw byte count"),
-        (
-            SegmentFooter.SectionTable.Entry.layout.storedByteCount, 0xFFFF_FFFF,
-            "corrupt stored byte count"
-        ),
-        (SegmentFooter.SectionTable.Entry.layout.storedByteCount, 5, "corrupt raw byte count"),
-        (SegmentFooter.SectionTable.Entry.layout.checksum, 5, "corrupt checksum"),
-    ])
+    @Test(
+        arguments: [
+            (SegmentFooter.SectionTable.Entry.layout.kind, 1, "corrupt kind"),
+            (SegmentFooter.SectionTable.Entry.layout.kind, 3, "corrupt kind"),
+            (SegmentFooter.SectionTable.Entry.layout.kind, 0x7FFF, "newerFormat kind"),
+            (SegmentFooter.SectionTable.Entry.layout.kind, 0xFFFF, "corrupt kind"),
+            (SegmentFooter.SectionTable.Entry.layout.encoding, 2, "corrupt encoding"),
+            (SegmentFooter.SectionTable.Entry.layout.encoding, 1, "corrupt LZ4 block"),
+            (SegmentFooter.SectionTable.Entry.layout.reserved, 1, "corrupt reserved"),
+            (SegmentFooter.SectionTable.Entry.layout.rawByteCount, 5, "corrupt raw byte count"),
+            (
+                SegmentFooter.SectionTable.Entry.layout.storedByteCount, 0xFFFF_FFFF,
+                "corrupt stored byte count"
+            ),
+            (SegmentFooter.SectionTable.Entry.layout.storedByteCount, 5, "corrupt raw byte count"),
+            (SegmentFooter.SectionTable.Entry.layout.checksum, 5, "corrupt checksum"),
+        ] as [(FormatField, UInt64, String)])
     func `a section that cannot be is refused although the head's checksum fits`(
         field: FormatField, value: UInt64, expected: String
     ) {

@@ -166,7 +166,8 @@ struct ExpiredSegmentsTests {
         let more = found + [Self.sender(1), Self.sender(26)]
         let later = Self.sum(more).entries(countMax: 20, rangeCountMax: 25)
         #expect(later.count == 20)
-        #expect(later.reduce(0) { $0 + $1.packets[0] } == (1...26).reduce(0, +) + 1)
+        let packetCount = later.reduce(UInt64(0)) { $0 + $1.packets[0] }
+        #expect(packetCount == UInt64((1...26).reduce(0, +)) + 1)
         #expect(later == later.sorted { $0.key < $1.key })
     }
 
