@@ -124,7 +124,7 @@ let package = Package(
         .executableTarget(
             name: "IngestSend",
             dependencies: [
-                "IngestClient", "IngestFormat", "CIngestLinux",
+                "IngestClient", "IngestStorage", "IngestFormat", "CIngestLinux",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: house),

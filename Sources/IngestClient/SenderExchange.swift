@@ -51,9 +51,11 @@ extension SenderStream {
         }
     }
 
-    /// Whether batches may leave, as far as the receiver says.
+    /// Whether batches may leave, as far as the receiver says. Where an earlier start has removed what was acked, it has to say
+    /// first that it is the one that has that.
     var maySend: Bool {
         failure == nil && suspension == nil && !acks.isShedding && !watch.isUnconfirmed
+            && (acks.hasCredit || window.leftEnd == 0 || window.base == 0)
     }
 
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
@@ -328,6 +330,8 @@ extension SenderStream {
         _ ack: borrowing AckView, _ answer: ReceiverWatch.Question?, now: UInt64
     ) {
         if let sequence = window.unknownSequence(in: ack) {
+            // Anybody could have said so but in an answer.
+            if answer == nil { return timers.requestHeartbeat(now: now) }
             failure = .unknownPackets(
                 sender: configuration.identity.sender.rawValue, sequence: sequence,
                 next: window.knownEnd)

@@ -3,6 +3,7 @@ import ArgumentParser
 import Glibc
 import IngestFormat
 import IngestReader
+import IngestStorage
 import SystemPackage
 
 /// Runs one command and turns every way in which it can end into an exit code of docs/operations.md and, where
@@ -13,7 +14,7 @@ package enum ReaderProgram {
     /// - Parameter sqlite: what writes SQLite files, in the program that is linked with it.
     package static func run(_ arguments: [String], sqlite: SQLiteWriter? = nil) -> Int32 {
         // A reader that went away (`| head`) shows as EPIPE at the write, and is no error.
-        signal(SIGPIPE, SIG_IGN)
+        ProcessStart.prepare()
         do {
             let ordered = Self.subcommandFirst(arguments)
             try Self.requireCommand(ordered)

@@ -64,13 +64,14 @@ struct Check: ParsableCommand {
             throw fail(error.description, exitCode: error.exitCode)
         }
         let directory = String(probe.directoryID, radix: 16)
-        print(
+        let isWritten = printLine(
             "{\"directory\":\"\(String(repeating: "0", count: 16 - directory.count))\(directory)\""
                 + ",\"roundTripMicroseconds\":\(probe.roundTripNanoseconds / 1_000)"
                 + ",\"clockLeadMicroseconds\":\(probe.clockLeadMicroseconds)"
                 + ",\"versions\":[\(probe.versions.lowerBound),\(probe.versions.upperBound)]"
                 + ",\"packetBytesMax\":\(probe.packetByteCountMax)}")
         try judge(probe)
+        if !isWritten { throw ExitCode(74) }
     }
 
     private func judge(_ probe: ReceiverProbe) throws {

@@ -26,7 +26,7 @@ struct IngestSend: ParsableCommand {
             Exit codes: 0 every event is durable (with --plain or --no-acks: has left) · 1 lines were \
             refused, the others are durable; with --fail-on-refused ingestd did not count all of them · 64 wrong usage · 65 the spool is or was damaged · 66 FILE cannot be \
             read, or is not the one of the spool · 69 receiver unreachable or silent, or what answers \
-            acks nothing or refuses this sender · 71 acked events were lost, or the spool's disk fails · 74 other I/O error · \
+            acks nothing or refuses this sender · 71 acked events were lost, or a sync of the spool failed · 74 other I/O error · \
             78 keys file or sender id wrong · 130 interrupted (Ctrl-C), after the summary.
             """,
         version: "ingest-send \(Release.version), packets \(Release.packetVersion)")
@@ -174,7 +174,7 @@ struct IngestSend: ParsableCommand {
         } catch let error as ClientError {
             throw fail(error.description, exitCode: error.exitCode)
         }
-        let summarize: @Sendable () -> Void = {
+        let summarize: @Sendable () -> Bool = {
             Self.printSummary(
                 sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt)
         }
@@ -185,7 +185,7 @@ struct IngestSend: ParsableCommand {
         // Ctrl-C came first, and is about to end the program.
         while !watch.end() { pause() }
         tell(sender.spoolDamage.dropFirst(foundDamage.count))
-        summarize()
+        let isSummaryWritten = summarize()
         let lostCount = sender.totals.packetsLost
         if lostCount > 0 {
             printToStandardError(
@@ -209,6 +209,7 @@ struct IngestSend: ParsableCommand {
             continuesEpoch: sender.spoolNote.position > 0 && !sender.hasSpoolEnded,
             failsOnRefused: failOnRefused)
         if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
+        if !isSummaryWritten { throw ExitCode(74) }
     }
 
     private var isAcked: Bool {
@@ -245,11 +246,12 @@ struct IngestSend: ParsableCommand {
     }
 
     /// - Parameter dropped: what came to sockets and is lost; `nil` without any.
+    /// - Returns: as `printLine`.
     static func printSummary(
         _ totals: EventSender.Totals, nanoseconds: UInt64, dropped: UInt64? = nil
-    ) {
+    ) -> Bool {
         let fraction = String(nanoseconds / 1_000_000 % 1000 + 1000).dropFirst()
-        print(
+        return printLine(
             "{\"sent\":\(totals.eventsSent),\"acked\":\(totals.eventsAcked)"
                 + ",\"resent\":\(totals.packetsResent),\"refused\":\(totals.eventsRefused)"
                 + Outcome.fields(totals.receiver)

@@ -143,6 +143,18 @@ func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 /// A short or failed write to stderr loses the message, nothing else.
 func writeToStandardError(_ text: String) { _ = write(Array(text.utf8), to: STDERR_FILENO) }
 
+/// Prints a line on standard output. One that cannot be written is said on stderr; who closed a pipe does not want it.
+///
+/// - Returns: whether it was written, or not wanted.
+func printLine(_ line: String) -> Bool {
+    if write(Array("\(line)\n".utf8), to: STDOUT_FILENO) || errno == EPIPE { return true }
+    // SAFETY: a C string of the library, or of this thread.
+    let cause = unsafe String(cString: strerror(errno))
+    printToStandardError(
+        "ingest-send: cannot write to standard output: \(cause), check where it goes")
+    return false
+}
+
 /// Whether all of it could be written.
 func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
     var start = 0

@@ -297,7 +297,7 @@ final class SendWatch: @unchecked Sendable {
     /// - Parameters:
     ///   - address: of the receiver; `nil` where no acks are expected.
     ///   - summarize: prints the summary.
-    init(_ sender: EventSender, address: String?, summarize: @escaping @Sendable () -> Void) {
+    init(_ sender: EventSender, address: String?, summarize: @escaping @Sendable () -> Bool) {
         let queue = DispatchQueue(label: "ingest.send.watch")
         signal(SIGINT, SIG_IGN)
         interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: queue)
@@ -309,7 +309,7 @@ final class SendWatch: @unchecked Sendable {
         }
         interrupt.setEventHandler { [self] in
             guard end() else { return }
-            summarize()
+            _ = summarize()
             let totals = sender.totals
             let unacked = totals.eventsSent - min(totals.eventsSent, totals.eventsAcked)
             printToStandardError(

@@ -47,15 +47,17 @@ struct SpoolCommand: ParsableCommand {
         func run() throws {
             let listing = try SpoolCommand.read(directory)
             let fields = listing.identity.map { Self.fields(listing, $0) } ?? []
+            var lines: [String] = []
             switch format ?? (isatty(STDOUT_FILENO) == 1 ? .table : .ndjson) {
             case .table:
-                for (name, value) in fields {
+                lines = fields.map { (name, value) in
                     let gap = String(repeating: " ", count: 16 - name.utf8.count)
-                    print(name + gap + (value == "null" ? "-" : value.filter { $0 != "\"" }))
+                    return name + gap + (value == "null" ? "-" : value.filter { $0 != "\"" })
                 }
-            case .json: print("[" + Self.object(fields) + "]")
-            case .ndjson: if !fields.isEmpty { print(Self.object(fields)) }
+            case .json: lines = ["[" + Self.object(fields) + "]"]
+            case .ndjson: if !fields.isEmpty { lines = [Self.object(fields)] }
             }
+            guard lines.allSatisfy(printLine) else { throw ExitCode(74) }
             if !listing.damage.isEmpty { throw ExitCode(65) }
         }
 

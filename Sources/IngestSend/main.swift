@@ -3,9 +3,10 @@
 import ArgumentParser
 import Glibc
 import IngestFormat
+import IngestStorage
 
 // Who reads its output may go away, and its events are sent all the same: that shows as EPIPE at a write.
-signal(SIGPIPE, SIG_IGN)
+ProcessStart.prepare()
 
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/sending.md lists.

@@ -5,6 +5,20 @@ import CIngestLinux
 import Glibc
 import SystemPackage
 
+/// What every program does before it opens anything and makes a thread.
+package enum ProcessStart {
+    /// A closed pipe shows as EPIPE of a write, and descriptors 0, 1 and 2 are open: one that the parent closed would be given
+    /// to the first file or socket, and what is printed would be written into that.
+    package static func prepare() {
+        signal(SIGPIPE, SIG_IGN)
+        for descriptor: Int32 in 0...2 where fcntl(descriptor, F_GETFD) == -1 {
+            // The lowest free number is given, which is `descriptor`.
+            // SAFETY: the path is a constant C string.
+            _ = unsafe Glibc.open("/dev/null", O_RDWR)
+        }
+    }
+}
+
 /// Thin, total wrappers. No policy, no paths in errors: callers put them there.
 enum SystemCall {
     /// Calls until it is not interrupted; the value, or errno where it was −1.

@@ -280,23 +280,15 @@ final class ProcessSignals {
     private static let stops = [SIGTERM, SIGINT]
     private let sources: [any DispatchSourceSignal]
 
-    /// What the process needs before anything is opened and before the first thread is made: a closed pipe
-    /// shows as EPIPE of a write, the signals above are blocked until there is a handler, and the standard
-    /// descriptors are open. A signal during recovery is neither lost nor fatal.
+    /// What the process needs besides: the signals above are blocked until there is a handler. A signal during recovery is
+    /// neither lost nor fatal.
     static func prepare() {
-        _ = signal(SIGPIPE, SIG_IGN)
+        ProcessStart.prepare()
         var set = sigset_t()
         // SAFETY: each call reads or writes the one set, which outlives it.
         unsafe sigemptyset(&set)
         for number in stops + [SIGHUP] { unsafe sigaddset(&set, number) }
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
-        // A descriptor 0, 1 or 2 that the parent closed would be given to the first file that is opened, and
-        // the ready line or a log line would then be written into a segment.
-        for descriptor: Int32 in 0...2 where fcntl(descriptor, F_GETFD) == -1 {
-            // The lowest free number is given, which is `descriptor`.
-            // SAFETY: the path is a constant C string.
-            _ = unsafe open("/dev/null", O_RDWR)
-        }
     }
 
     /// - Parameter onStop: called once, on the signal queue.

@@ -10,9 +10,11 @@ import Testing
 struct AckedDeliveryFaultTests {
     private static let second: UInt64 = 1_000_000_000
 
-    private static func left(_ count: UInt64) throws -> OpenedSpool {
+    private static func left(_ count: UInt64, from first: UInt64 = 0) throws -> OpenedSpool {
         try OpenedSpool(
-            holding: (0..<count).map { SpoolTests.packet($0, identity: SampleEvents.identity()) })
+            holding: (first..<first + count).map {
+                SpoolTests.packet($0, identity: SampleEvents.identity())
+            }, from: first)
     }
 
     // MARK: The network
@@ -266,6 +268,27 @@ struct AckedDeliveryFaultTests {
         #expect(Set(rig.takeSequences()).isSuperset(of: 5..<8))
         rig.ack(floor: 8)
         #expect(rig.isDrained)
+    }
+
+    @Test
+    func `Where what was acked is gone from the spool, nothing leaves before the receiver has it`()
+        throws
+    {
+        let rig = try StreamRig(Self.left(5, from: 3))
+        rig.sendPackets(2)
+        rig.pass(Self.second)
+        #expect(rig.network.takePackets().allSatisfy { $0.kind == 2 })
+        rig.answer(floor: 0, .rolledBack)
+        guard case .ackedDataLost? = rig.failure else {
+            Issue.record("\(String(describing: rig.failure))")
+            return
+        }
+        #expect(rig.takeSequences().isEmpty)
+        let right = try StreamRig(Self.left(5, from: 3))
+        right.pass(Self.second)
+        right.answer(floor: 3)
+        right.pass(Self.second)
+        #expect(Set(right.takeSequences()) == Set(3..<8))
     }
 
     @Test

@@ -212,6 +212,14 @@ struct AckedDeliveryTests {
         waiting.ack(floor: 0, credit: 64, words: [.max, 1 << 35])
         #expect(waiting.totals.eventsAcked == 0)
         #expect(waiting.failure == .unknownPackets(sender: 7, sequence: 99, next: 64))
+        // Without keys anybody could say so, who cannot answer a heartbeat.
+        let forged = Rig()
+        forged.sendPackets(5)
+        forged.ack(floor: 2)
+        forged.ack(floor: 1_000)
+        #expect(forged.failure == nil && forged.totals.eventsAcked == 2)
+        forged.answer(floor: 1_000)
+        #expect(forged.failure == .unknownPackets(sender: 7, sequence: 999, next: 5))
     }
 
     @Test func `Silence ends the sender after its time, a wrong address sooner`() {

@@ -26,6 +26,38 @@ extension ProcessSuite {
             return (ended, try #require(Reader.rows(of: ended.output).first, "\(ended.errors)"))
         }
 
+        @Test func `closed standard descriptors are not taken for sockets`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let file = try folder.write("events", lines: Self.lines(30))
+            let program = "'\(Programs.path("ingest-send"))' --to \(daemon.address)"
+            for part in ["'\(file)' >&- 2>&-", "<&-", "--spool '\(folder.path)/s' - <&-"] {
+                let ended = try run("/bin/bash", ["-c", "\(program) \(part)"], in: folder)
+                #expect(ended.code == 0, "\(part): \(ended.errors)")
+            }
+            #expect(daemon.stop().code == 0)
+            let ledger = try Reader(folder: folder).run("ledger", "--format", "ndjson").output
+            #expect(!ledger.contains("plain") && !ledger.contains(#""malformed":1"#), "\(ledger)")
+        }
+
+        @Test func `a summary that cannot be written is an error, and its events count`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let file = try folder.write("events", lines: Self.lines(30))
+            let to = ["--to", daemon.address]
+            let spool = "\(folder.path)/spool"
+            #expect(try run("ingest-send", to + ["--spool", spool, file], in: folder).code == 0)
+            for arguments in [to + [file], ["check"] + to, ["spool", "list", spool]] {
+                let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
+                let ended = try run("ingest-send", arguments, in: folder, output: full)
+                #expect(ended.code == 74, "\(arguments)")
+                #expect(ended.errors.contains("No space left on device"), "\(ended.errors)")
+            }
+            #expect(daemon.stop().code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try reader.status().rows == 60)
+        }
+
         @Test func `events that do not count are told, with the reason and what to do`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder, Self.refusing)

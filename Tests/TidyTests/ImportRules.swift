@@ -40,7 +40,8 @@ enum ImportRules {
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
         "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
         "IngestSend": system.union([
-            "IngestClient", "IngestFormat", "CIngestLinux", "ArgumentParser", "Dispatch",
+            "IngestClient", "IngestStorage", "IngestFormat", "CIngestLinux", "ArgumentParser",
+            "Dispatch",
         ]),
         "IngestBench": system.union([
             "IngestClient", "IngestReader", "IngestVerify", "IngestKeys", "IngestPipeline",

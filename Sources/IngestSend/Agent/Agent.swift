@@ -47,10 +47,30 @@ struct Agent: ~Copyable {
         printToStandardError("ingest-send: \(OneLine.escaped(message))")
     }
 
+    /// Takes lines until a signal comes, and everything to the spool.
+    ///
+    /// - Returns: the exit code.
+    mutating func run(
+        _ inbox: DatagramInbox?, following path: String
+    ) -> Result<Int32, AgentFailure> {
+        do throws(AgentFailure) {
+            if let inbox { try listen(inbox) } else { try follow(path) }
+            return .success(try close())
+        } catch {
+            // What a file has is read again.
+            if inbox != nil { lostCount += sender.unspooledEventCount }
+            if lostCount > 0 {
+                Self.tell(
+                    "\(lostCount) events that were received are not in the spool and are lost")
+            }
+            return .failure(error)
+        }
+    }
+
     // MARK: Inputs
 
     /// Reads the file until a signal comes.
-    mutating func follow(_ path: String) throws(AgentFailure) {
+    private mutating func follow(_ path: String) throws(AgentFailure) {
         isFollowing = true
         var follower = try FileFollower(
             path: path, from: note, hasEnded: sender.hasSpoolEnded,
@@ -73,7 +93,7 @@ struct Agent: ~Copyable {
     }
 
     /// Receives until a signal comes, and then what the sockets hold.
-    mutating func listen(_ inbox: DatagramInbox) throws(AgentFailure) {
+    private mutating func listen(_ inbox: DatagramInbox) throws(AgentFailure) {
         var lines: [UInt8] = []
         var lineCount = 0
         while inbox.take(&lines) {
@@ -191,7 +211,7 @@ struct Agent: ~Copyable {
     /// Everything that was taken goes to the spool. Acks are waited for a moment only: the next start sends the rest.
     ///
     /// - Returns: the exit code.
-    mutating func close() throws(AgentFailure) -> Int32 {
+    private mutating func close() throws(AgentFailure) -> Int32 {
         var cause = "it has reached --spool-bytes-max, give it more"
         var exitCode: Int32 = 0
         do throws(ClientError) {
@@ -299,19 +319,14 @@ extension IngestSend {
             }
             tell(sender.spoolDamage[...])
             var agent = Agent(sender, stop: stop)
-            var inbox: DatagramInbox?
-            if follow {
-                try agent.follow(file)
-            } else {
-                for socket in sockets { Agent.tell("listening on \(socket.name)") }
-                let listening = DatagramInbox(sockets, signal: stop.signal)
-                try agent.listen(listening)
-                inbox = listening
-            }
-            exitCode = try agent.close()
-            Self.printSummary(
+            for socket in sockets { Agent.tell("listening on \(socket.name)") }
+            let inbox = follow ? nil : DatagramInbox(sockets, signal: stop.signal)
+            let result = agent.run(inbox, following: file)
+            let isSummaryWritten = Self.printSummary(
                 sender.totals, nanoseconds: SenderClock.monotonicNanoseconds() - startedAt,
                 dropped: inbox.map { $0.dropCount + agent.lostCount })
+            let code = try result.get()
+            exitCode = code == 0 && !isSummaryWritten ? 74 : code
         } catch {
             throw fail(error.message, exitCode: error.exitCode)
         }
