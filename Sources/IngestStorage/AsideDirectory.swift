@@ -114,7 +114,10 @@ package struct AsideDirectory<Files: FileSystem> {
         while true {
             let candidate = number == 0 ? name : "\(name).\(number)"
             guard present.contains(candidate) else { return (candidate, false) }
-            if try isGood(try aside.open(candidate, .read)) { return (candidate, true) }
+            let file = try StorageError.readable { () throws(StorageError) in
+                try aside.open(candidate, .read)
+            }
+            if let file, try isGood(file) { return (candidate, true) }
             number += 1
         }
     }

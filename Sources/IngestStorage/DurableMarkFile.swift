@@ -23,7 +23,12 @@ package struct DurableMarkFile<Files: FileSystem>: ~Copyable {
         let name = FileName.durableMark
         let present = try Self.read(in: files, directory: directory)
         let start = max(present ?? .start, position)
-        if present == nil {
+        var isWhole = present != nil
+        if isWhole {
+            let byteCount = try files.open(name.text, .read).byteCount()
+            isWhole = byteCount == UInt64(DurableMark.byteCount)
+        }
+        if !isWhole {
             let image = DurableMark(directory: directory, position: start).encode()
             try DurableFile.write(name, in: files) { (recorder) throws(StorageError) in
                 try recorder.append(image)

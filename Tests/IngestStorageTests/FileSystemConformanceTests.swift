@@ -243,6 +243,15 @@ import Testing
         }
     }
 
+    @Test func `what is no regular file is put aside like others`() throws {
+        try withTemporaryDirectory { files in
+            try #require(mkfifo(files.path + "/pipe", 0o600) == 0)
+            for _ in 0..<2 { try AsideDirectory(of: files).keep("pipe") }
+            let aside = try files.subdirectory("aside", create: false).names()
+            #expect(Set(aside) == ["pipe", "pipe.1"])
+        }
+    }
+
     @Test(arguments: [true, false])
     func `a start syncs the parent of its directory, whoever made it`(_ isNew: Bool) throws {
         try withTemporaryDirectory { files in

@@ -81,6 +81,10 @@ import Testing
         #expect(report.lost == [] && report.blocks == script.blocks.map(\.summary))
         _ = try DurableMarkFile(in: files, directory: directory, startingAt: .start)
         #expect(try DurableMarkFile.read(in: files, directory: directory) == .start)
+        // And one with something behind it.
+        files.disk.damage("durable-mark") { $0.append(0) }
+        _ = try DurableMarkFile(in: files, directory: directory, startingAt: .start)
+        #expect(files.disk.contents("durable-mark")?.count == DurableMark.byteCount)
     }
 
     @Test func `what is copied aside has the bytes around the page that cannot be read`() throws {

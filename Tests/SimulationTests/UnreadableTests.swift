@@ -101,6 +101,36 @@ struct UnreadableTests {
         #expect(try DirectoryReading(left).counts == counts)
     }
 
+    @Test("a sealed segment of which only a part is left is told at a start")
+    func partOfWindow() throws {
+        let base = try filled()
+        let manifest = try ManifestStore(files: base).readNewest()
+        // Merged: without its footer nothing has to be made again.
+        let (segment, blockCount) = (manifest.sealed[0].number, manifest.sealed[0].blockCount)
+        try #require(blockCount > 1)
+        let name = FileName.segment(segment).text
+        /// What a start says of the segment.
+        func warning(_ damage: (inout [UInt8]) -> Void) throws -> String? {
+            let left = base.disk.kill()
+            left.disk.damage(name, damage)
+            var random = SeededRandom(seed: 1)
+            return try PipelineStart.open(
+                left, clock: clock, counters: PipelineCounters(), random: &random
+            ).warnings.first
+        }
+        #expect(try warning { _ in } == nil)
+        // Without its header and its footer, its blocks are there.
+        #expect(try warning { $0[20] ^= 1 } == nil && warning { $0.removeLast(8) } == nil)
+        let whole = "\(blockCount) blocks of sealed segments cannot be read"
+        let changes: [(inout [UInt8]) -> Void] = [
+            { $0.removeLast($0.count - 40) }, { $0.removeAll() },
+        ]
+        for change in changes {
+            let line = try #require(try warning(change))
+            #expect(line.hasPrefix(whole) && line.hasSuffix("\(blockCount) blocks of \(name)"))
+        }
+    }
+
     @Test(
         "the place that is told is that of the block, not of another bad one that was read with it")
     func firstOfWindow() throws {

@@ -216,6 +216,12 @@ package struct SealedBlocks<Files: FileSystem> {
         entries = found?.blocks ?? []
     }
 
+    /// Blocks that the segment had, beside those that its footer records as lost, and that are not among the entries.
+    package var unreadableCount: Int {
+        if footer != nil { return 0 }
+        return entries.reduce(Int(ordinalCount)) { $0 - Int($1.endOrdinal - $1.ordinal) }
+    }
+
     /// The names and keys that those of its blocks introduce that can be read.
     func readNames(of number: SegmentNumber, _ directory: DirectoryID) throws(StorageError)
         -> [NamesOfBlock]

@@ -168,7 +168,9 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                     if isPartUnknown { completeSince = max(completeSince, now) }
                     return false
                 }
-                segment = try SealedBlocks(next, directory: directory, in: files)
+                let opened = try SealedBlocks(next, directory: directory, in: files)
+                note(opened.unreadableCount, of: next.number)
+                segment = opened
                 nextBlock = isFirst ? reach.firstBlock : 0
                 isFirst = false
                 continue
@@ -183,6 +185,15 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             }
         }
         return true
+    }
+
+    /// Notes blocks of which nobody knows where they are.
+    private func note(_ blockCount: Int, of number: SegmentNumber) {
+        if blockCount == 0 { return }
+        if damage.count == 0 {
+            damage.first = "\(blockCount) blocks of \(FileName.segment(number).text)"
+        }
+        damage.count += blockCount
     }
 
     /// Reads the next block of a segment.
