@@ -265,11 +265,10 @@ extension ZeroedTable where Element: TableEntry {
         return nil
     }
 
-    /// What belongs where `spread` says and matches, a cache line at a time, in a table from which nothing is removed and
-    /// whose entries belong to lines.
+    /// What belongs where `spread` says and matches, a cache line at a time, in a table whose entries belong to lines.
     ///
     /// - Parameter scan: says of a line which of its entries match and which are free: two numbers of which the lowest
-    ///   bit that is set is at four times the entry's place in the line.
+    ///   bit that is set is at the place, among the line's 16 times 4 bytes, of the entry's first ones.
     @inline(__always)
     func findInLines(
         _ spread: UInt64, scan: (UnsafeMutablePointer<Element>) -> (matching: UInt32, free: UInt32)
@@ -279,7 +278,10 @@ extension ZeroedTable where Element: TableEntry {
             // SAFETY: the place is the first of a line; a quarter of the entries is free, so the walk ends.
             let line = unsafe base + place
             let (matching, free) = unsafe scan(line)
-            if matching != 0 { return unsafe line + matching.trailingZeroBitCount / 4 }
+            if matching != 0 {
+                let offset = 4 &* matching.trailingZeroBitCount
+                return unsafe line + offset / MemoryLayout<Element>.stride
+            }
             // Entries take the first free place from the line's beginning on.
             if free != 0 { return nil }
             place = next(place &+ (64 / MemoryLayout<Element>.stride &- 1))

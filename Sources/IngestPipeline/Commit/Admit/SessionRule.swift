@@ -232,7 +232,7 @@ import IngestRules
     }
 
     /// A session keeps the key under which it was seen first: one that is going on under an older key, and its pseudonym.
-    @unsafe private func findOlder(
+    @unsafe private mutating func findOlder(
         _ session: UnsafeRawPointer, _ byteCount: Int
     ) -> (SessionTable.Session, UInt64)? {
         guard isOlderSeen else { return nil }

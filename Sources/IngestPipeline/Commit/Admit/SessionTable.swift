@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 import IngestFormat
 import IngestRules
 
@@ -64,7 +65,7 @@ struct SessionSlot: TableEntry {
     /// Its number among the sessions' nodes, plus 1.
     let nodeEnd: UInt32
 
-    static var belongsToLine: Bool { false }
+    static var belongsToLine: Bool { true }
     var spread: UInt64 {
         @inline(__always) get { Self.spread(tag) }
     }
@@ -76,6 +77,19 @@ struct SessionSlot: TableEntry {
     static func spread(_ tag: UInt32) -> UInt64 { UInt64(tag) &<< 32 }
     @inline(__always)
     static func tag(_ pseudonym: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: pseudonym &>> 16) }
+
+    /// Which of a line's slots have a tag, and which are free, as `findInLines` takes it.
+    @inline(__always)
+    static func scan(
+        _ line: UnsafeMutablePointer<SessionSlot>, for tag: UInt32
+    ) -> (matching: UInt32, free: UInt32) {
+        let numbers = unsafe UnsafeRawPointer(line).assumingMemoryBound(to: UInt32.self)
+        // SAFETY: a line is 16 numbers, of each slot two.
+        let (tags, zeros) = unsafe (
+            ingest_numbers_scan(numbers, tag), ingest_numbers_scan(numbers, 0)
+        )
+        return (tags & 0x5555, zeros &>> 1 & 0x5555)
+    }
 }
 
 /// A reward of which an impression was counted in a session: its key plus 1.
@@ -147,7 +161,11 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     func nodeNumber(of pseudonym: UInt64) -> UInt32? {
         let tag = SessionSlot.tag(pseudonym)
-        let slot = unsafe index.find(SessionSlot.spread(tag)) { unsafe $0.pointee.tag == tag }
+        let spread = SessionSlot.spread(tag)
+        let slot =
+            index.isGrowing
+            ? unsafe index.find(spread) { unsafe $0.pointee.tag == tag }
+            : unsafe index.current.findInLines(spread) { unsafe SessionSlot.scan($0, for: tag) }
         return unsafe slot.map { unsafe $0.pointee.nodeEnd &- 1 }
     }
 
@@ -170,13 +188,17 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     private static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
 
+    // Inlined, with a closure of plain data: a call, or a closure, that is given the table is given a copy of its 500 bytes.
+    @inline(__always)
     private func entry(_ pseudonym: UInt64) -> Session? {
         let (tag, spread) = (SessionSlot.tag(pseudonym), Self.spread(pseudonym))
+        // SAFETY: a place that is taken has the number of a node.
+        let first = unsafe nodes.node(0)
         let slot = unsafe index.find(SessionSlot.spread(tag)) { slot in
             let number = unsafe Int(slot.pointee.nodeEnd) &- 1
-            return unsafe slot.pointee.tag == tag && nodes.node(number).pointee.spread == spread
+            return unsafe slot.pointee.tag == tag && first[number].spread == spread
         }
-        return unsafe slot.map { unsafe nodes.node(Int($0.pointee.nodeEnd) &- 1) }
+        return unsafe slot.map { unsafe first + (Int($0.pointee.nodeEnd) &- 1) }
     }
 
     @inline(__always)
@@ -185,6 +207,7 @@ struct ClickedReward: KeySetElement {
     }
 
     /// The session of a pseudonym; `nil` if there is none, or if it has ended.
+    @inline(__always)
     func find(_ pseudonym: UInt64, now: Int64) -> Session? {
         guard let session = unsafe entry(pseudonym), unsafe !hasEnded(session, now: now)
         else { return nil }
