@@ -189,6 +189,10 @@ package enum Limits {
     /// day of its admission: senders cannot make days without end.
     package static let refusedDayDistanceMicrosecondsMax: Int64 = 400 * 86_400_000_000
 
+    // MARK: Process
+    /// Descriptors that a daemon may have open at least, or it does not start.
+    package static let daemonDescriptorCountMin = 64
+
     // MARK: Queries
     /// Rows whose counters a listing holds at a time (192 bytes each); of more, a range after the other.
     package static let queryRowCountMax = 1 << 19

@@ -17,7 +17,7 @@ struct Check: ParsableCommand {
             now would be refused, or it takes no packets of version 1 · 64 wrong usage · 69 no answer: nobody \
             receives there, or the key is not taken (which of the two is never said) · 74 other I/O error · 78 \
             keys file wrong.
-            """)
+            """, version: IngestSend.configuration.version)
 
     @Option(
         help: ArgumentHelp("Where ingestd receives; [HOST]:PORT for IPv6.", valueName: "host:port"))

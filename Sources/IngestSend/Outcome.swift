@@ -143,11 +143,16 @@ func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 /// A short or failed write to stderr loses the message, nothing else.
 func writeToStandardError(_ text: String) { _ = write(Array(text.utf8), to: STDERR_FILENO) }
 
-/// Prints a line on standard output. One that cannot be written is said on stderr; who closed a pipe does not want it.
+/// Prints a line on standard output; who closed a pipe does not want it.
 ///
-/// - Returns: whether it was written, or not wanted.
-func printLine(_ line: String) -> Bool {
-    if write(Array("\(line)\n".utf8), to: STDOUT_FILENO) || errno == EPIPE { return true }
+/// - Returns: as `writeOut`.
+func printLine(_ line: String) -> Bool { writeOut(Array("\(line)\n".utf8), mayBeClosed: true) }
+
+/// Writes to standard output; where that fails, stderr says why.
+///
+/// - Returns: whether all of it was written, or a pipe that may be closed is.
+func writeOut(_ bytes: [UInt8], mayBeClosed: Bool = false) -> Bool {
+    if write(bytes, to: STDOUT_FILENO) || mayBeClosed && errno == EPIPE { return true }
     // SAFETY: a C string of the library, or of this thread.
     let cause = unsafe String(cString: strerror(errno))
     printToStandardError(

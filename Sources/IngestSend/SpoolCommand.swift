@@ -16,7 +16,7 @@ struct SpoolCommand: ParsableCommand {
             Exit codes: 0 all of it was read · 64 wrong usage · 65 a part is damaged, and was named · 66 no such \
             directory · 74 other I/O error.
             """,
-        subcommands: [List.self, Export.self])
+        version: IngestSend.configuration.version, subcommands: [List.self, Export.self])
 
     private static func read(
         _ directory: String, line: ((_ bytes: [UInt8]) -> Void)? = nil
@@ -57,8 +57,9 @@ struct SpoolCommand: ParsableCommand {
             case .json: lines = ["[" + Self.object(fields) + "]"]
             case .ndjson: if !fields.isEmpty { lines = [Self.object(fields)] }
             }
-            guard lines.allSatisfy(printLine) else { throw ExitCode(74) }
+            let isWritten = lines.allSatisfy(printLine)
             if !listing.damage.isEmpty { throw ExitCode(65) }
+            if !isWritten { throw ExitCode(74) }
         }
 
         private static func object(_ fields: [(name: String, value: String)]) -> String {
@@ -114,12 +115,10 @@ struct SpoolCommand: ParsableCommand {
                 buffer += line
                 buffer.append(UInt8(ascii: "\n"))
                 guard buffer.count > 1 << 16 else { return }
-                isWritten = isWritten && write(buffer, to: STDOUT_FILENO)
+                isWritten = isWritten && writeOut(buffer)
                 buffer.removeAll(keepingCapacity: true)
             }
-            guard isWritten, write(buffer, to: STDOUT_FILENO) else {
-                throw fail("cannot write the events, check where stdout goes", exitCode: 74)
-            }
+            guard isWritten, writeOut(buffer) else { throw ExitCode(74) }
             if listing.nonTextIDCount > 0 {
                 printToStandardError(
                     "ingest-send: \(listing.nonTextIDCount) events have an id that is no text, and are without "

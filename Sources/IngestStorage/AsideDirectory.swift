@@ -35,7 +35,7 @@ package struct AsideDirectory<Files: FileSystem> {
     }
 
     /// Gives a file of the data directory a name here too, durably: its bytes stay when the other name goes. Once, however
-    /// often it is called.
+    /// often it is called; what is no regular file, each time.
     ///
     /// **Cost** No room but for the name, until the other one goes. Both are read where there is a file of that name here.
     package func keep(_ name: String) throws(StorageError) {

@@ -200,7 +200,8 @@ extension StorageError {
             self = .newerFormat(path: path, version: UInt32(truncatingIfNeeded: fault.got))
         case .torn, .corrupt, .notThisFile:
             let place = offset &+ UInt64(max(0, error.fault.offset))
-            self = .corrupt(path: path, offset: place, detail: "\(error)")
+            let detail = if case .corrupt(let fault) = error { "\(fault)" } else { "\(error)" }
+            self = .corrupt(path: path, offset: place, detail: detail)
         }
     }
 

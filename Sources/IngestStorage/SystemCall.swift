@@ -5,12 +5,13 @@ import CIngestLinux
 import Glibc
 import SystemPackage
 
-/// What every program does before it opens anything and makes a thread.
+/// What a program that runs unattended does before it opens anything and makes a thread.
 package enum ProcessStart {
-    /// A closed pipe shows as EPIPE of a write, and descriptors 0, 1 and 2 are open: one that the parent closed would be given
-    /// to the first file or socket, and what is printed would be written into that.
+    /// A closed pipe shows as EPIPE of a write, a limit on the size of files as EFBIG, and descriptors 0, 1 and 2 are open: one
+    /// that the parent closed would be given to the first file or socket, and what is printed would be written into that.
     package static func prepare() {
         signal(SIGPIPE, SIG_IGN)
+        signal(SIGXFSZ, SIG_IGN)
         for descriptor: Int32 in 0...2 where fcntl(descriptor, F_GETFD) == -1 {
             // The lowest free number is given, which is `descriptor`.
             // SAFETY: the path is a constant C string.

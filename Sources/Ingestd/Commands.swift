@@ -46,7 +46,7 @@ struct RunCommand: ParsableCommand {
     @OptionGroup var options: RunOptions
 
     func run() throws {
-        ProcessSignals.prepare()
+        try ProcessSignals.prepare()
         let environment = ProcessInfo.processInfo.environment
         var layers = [options.layer, SettingLayer.environment(environment)]
         if let path = config ?? environment[SettingLayer.configVariable] {

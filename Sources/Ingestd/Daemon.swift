@@ -282,8 +282,18 @@ final class ProcessSignals {
 
     /// What the process needs besides: the signals above are blocked until there is a handler. A signal during recovery is
     /// neither lost nor fatal.
-    static func prepare() {
+    /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one.
+    static func prepare() throws(Fault) {
         ProcessStart.prepare()
+        var limit = rlimit()
+        // SAFETY: the call writes the one structure, which outlives it.
+        let isKnown = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
+        if isKnown, limit.rlim_cur < Limits.daemonDescriptorCountMin {
+            throw Fault(
+                .configuration,
+                "the limit on open files is \(limit.rlim_cur), raise it to \(Limits.daemonDescriptorCountMin) or "
+                    + "more (ulimit -n, LimitNOFILE= of systemd)")
+        }
         var set = sigset_t()
         // SAFETY: each call reads or writes the one set, which outlives it.
         unsafe sigemptyset(&set)

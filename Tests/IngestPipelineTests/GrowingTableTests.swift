@@ -52,6 +52,50 @@ struct GrowingTableTests {
     }
 }
 
+/// The same of a table whose entries belong to lines, that of the index of sessions.
+struct LineTableTests {
+    /// Few lines that all belong to, the first and the last one among them, and the tag that free places have.
+    private static func tag(_ number: UInt32) -> UInt32 {
+        (number % 13 == 12 ? UInt32.max - 9_000 : number % 13 &* 0x1357_0000) &+ number / 13
+    }
+
+    @Test(
+        "A line at a time what is there is found, and nothing else, also tag 0", arguments: [1, 2])
+    func model(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var table = GrowingTable<SessionSlot>()
+        var model: [UInt32: UInt32] = [:]
+        var (removedCount, growingCount, longestCount) = (0, 0, 0)
+        func expect(_ tag: UInt32) {
+            let spread = SessionSlot.spread(tag)
+            let found = table.find(spread) { $0.pointee.tag == tag }
+            #expect(found?.pointee.nodeEnd == model[tag], "\(tag)")
+            if table.isGrowing { return }
+            let inLines = table.current.findInLines(spread) { SessionSlot.scan($0, for: tag) }
+            #expect(inLines == found, "\(tag)")
+        }
+        expect(0)
+        for step in 0..<20_000 {
+            let tag = Self.tag(UInt32(random.next() % 6_000))
+            if table.isGrowing { growingCount += 1 }
+            if step % 3_000 > 2_000 {
+                table.goOnGrowing()
+                guard !table.isGrowing else { continue }
+                if model.removeValue(forKey: tag) != nil { removedCount += 1 }
+                table.remove(SessionSlot.spread(tag)) { $0.pointee.tag == tag }
+            } else if model[tag] == nil {
+                let end = 1 + UInt32(random.next() % 1_000)
+                _ = table.insert(SessionSlot(tag: tag, nodeEnd: end))
+                model[tag] = end
+            }
+            longestCount = max(longestCount, model.count)
+            for tag in [tag, 0, Self.tag(UInt32(random.next() % 6_000))] { expect(tag) }
+        }
+        #expect(removedCount > 1_000 && growingCount > 100 && longestCount > 3_000)
+        for tag in model.keys { expect(tag) }
+    }
+}
+
 /// A batch of lines to be loaded.
 struct LineBatchTests {
     @Test("A batch takes any number of lines, and is empty once they are loaded")

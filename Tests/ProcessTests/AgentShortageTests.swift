@@ -97,6 +97,29 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test func `a spool that cannot be written ends it, with what is lost in the summary`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let (agent, port) = try Self.listen(to: daemon.address, in: folder)
+            let udp = Datagrams(to: port)
+            udp.send(AgentProgram.line(0))
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: 1) })
+            let limit = ["prlimit", "--pid", "\(agent.pid)", "--fsize=4096:"]
+            #expect(try run("/usr/bin/env", limit, in: folder).code == 0)
+            // No file may grow from here on.
+            for number in 1...200 { udp.send(AgentProgram.line(number)) }
+            let ended = agent.end()
+            #expect(ended.code == 74, "\(ended.errors)")
+            #expect(ended.errors.contains("File too large"), "\(ended.errors)")
+            let dropped = try #require(AgentProgram.summary(ended)["dropped"] as? Int)
+            #expect(dropped > 0 && dropped <= 200)
+            #expect(ended.errors.contains("\(dropped) events that were received are lost, or"))
+            #expect(daemon.stop().code == 0)
+        }
+
         @Test(.enabled(if: SmallDisk.canMount, "\(SmallDisk.reason)"))
         func `told to stop with a full disk it says how many events are lost, and counts them`()
             throws

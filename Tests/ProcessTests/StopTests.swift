@@ -110,6 +110,18 @@ extension ProcessSuite {
             #expect(try Reader(folder: folder).run("verify").code == 0)
         }
 
+        @Test func `with too few descriptors to hear a signal it does not start`() throws {
+            let folder = try TemporaryFolder()
+            let start = "'\(Programs.path("ingestd"))' --data '\(folder.data)' --udp 127.0.0.1:0"
+            for count in [8, 12, 63] {
+                let ended = try run(
+                    "/bin/bash", ["-c", "ulimit -n \(count); exec \(start)"], in: folder)
+                #expect(ended.code == 78, "\(ended.errors)")
+                #expect(ended.errors.contains("the limit on open files is \(count), raise it"))
+            }
+            #expect(folder.files(ending: "").isEmpty)
+        }
+
         @Test func `a signal during the start stops the daemon as cleanly as one later`() throws {
             let folder = try TemporaryFolder()
             let running = try Running(

@@ -135,16 +135,20 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
-        @Test(arguments: ["ingestd", "ingest-reader", "ingest-send", "ingest-bench"])
+        @Test(arguments: [
+            "ingestd", "ingest-reader", "ingest-send", "ingest-send check", "ingest-send spool",
+            "ingest-bench",
+        ])
         func `every program explains itself`(program: String) throws {
             let folder = try TemporaryFolder()
+            let words = program.split(separator: " ").map(String.init)
             for option in ["--help", "--version"] {
-                let ended = try run(program, [option], in: folder)
+                let ended = try run(words[0], words.dropFirst() + [option], in: folder)
                 #expect(ended.code == 0, "\(program) \(option)")
                 #expect(!ended.output.isEmpty, "\(program) \(option)")
                 #expect(ended.errors.isEmpty, "\(program) \(option): \(ended.errors)")
             }
-            try expectOneLine(["--no-such-option"], code: 64, of: program)
+            try expectOneLine(words.dropFirst() + ["--no-such-option"], code: 64, of: words[0])
         }
 
         private func expectOneLine(

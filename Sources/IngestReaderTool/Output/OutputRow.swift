@@ -180,7 +180,8 @@ package enum Cell: Sendable, Equatable {
         case .flag(let isSet): isSet ? "true" : "false"
         case .none: ""
         case .fields(let fields):
-            fields.map { "\($0.name) \($0.cell.plainText)" }.joined(separator: ", ")
+            fields.map { "\($0.name) \($0.cell == .none ? "-" : $0.cell.plainText)" }
+                .joined(separator: ", ")
         case .list(let cells): cells.map(\.plainText).joined(separator: ", ")
         }
     }

@@ -9,11 +9,6 @@ import Synchronization
 
 /// `--follow` and `--listen`: takes lines into the spool as they come, whatever the receiver does, until a signal ends it.
 struct Agent: ~Copyable {
-    enum Input {
-        case file(String)
-        case sockets([ListenAddress])
-    }
-
     /// Refused lines named one by one; the rest is only counted.
     private static let namedRefusalCountMax = 20
     private static let pollNanoseconds: UInt64 = 100_000_000
@@ -58,13 +53,25 @@ struct Agent: ~Copyable {
             return .success(try close())
         } catch {
             // What a file has is read again.
-            if inbox != nil { lostCount += sender.unspooledEventCount }
-            if lostCount > 0 {
+            if let inbox {
+                lostCount += sender.unspooledEventCount + Self.rest(of: inbox)
                 Self.tell(
-                    "\(lostCount) events that were received are not in the spool and are lost")
+                    "\(lostCount) events that were received are lost, or are in the spool and nobody knows"
+                )
             }
             return .failure(error)
         }
+    }
+
+    /// How many lines were received and not taken.
+    private static func rest(of inbox: DatagramInbox) -> UInt64 {
+        inbox.stop()
+        var (lines, count): ([UInt8], UInt64) = ([], 0)
+        while inbox.take(&lines) {
+            count += UInt64(lines.count { $0 == 0x0A })
+            if lines.isEmpty { usleep(1_000) }
+        }
+        return count
     }
 
     // MARK: Inputs
@@ -95,15 +102,17 @@ struct Agent: ~Copyable {
     /// Receives until a signal comes, and then what the sockets hold.
     private mutating func listen(_ inbox: DatagramInbox) throws(AgentFailure) {
         var lines: [UInt8] = []
-        var lineCount = 0
+        var (start, lineCount) = (0, 0)
+        // Of lines that the spool did not take any more.
+        defer { lostCount += UInt64(lines[min(start, lines.count)...].count { $0 == 0x0A }) }
         while inbox.take(&lines) {
+            start = 0
             try look(dropCount: inbox.dropCount)
             if stop.isRequested { inbox.stop() }
             if lines.isEmpty {
                 stop.wait(nanoseconds: Self.pollNanoseconds)
                 continue
             }
-            var start = 0
             while start < lines.count {
                 let end = lines[start...].firstIndex(of: 0x0A) ?? lines.count
                 let whole = lines.span.extracting(start..<end)

@@ -216,10 +216,12 @@ package struct SealedBlocks<Files: FileSystem> {
         entries = found?.blocks ?? []
     }
 
-    /// Blocks that the segment had, beside those that its footer records as lost, and that are not among the entries.
+    /// Blocks of the segment, by the commits in them, of which nobody knows where they are; 0 where its footer says which
+    /// were lost. Blocks of a file that was exchanged are not the segment's.
     package var unreadableCount: Int {
         if footer != nil { return 0 }
-        return entries.reduce(Int(ordinalCount)) { $0 - Int($1.endOrdinal - $1.ordinal) }
+        let own = entries.prefix { $0.endOrdinal <= ordinalCount }
+        return max(0, own.reduce(Int(ordinalCount)) { $0 - Int($1.summary.commitCount) })
     }
 
     /// The names and keys that those of its blocks introduce that can be read.

@@ -68,14 +68,8 @@ protocol TableEntry: BitwiseCopyable {
     /// Starts the load of the line on which an entry, or its beginning, is or would be.
     @inline(__always)
     func prefetch(_ spread: UInt64) {
-        if isGrowing {
-            let home = old.home(spread)
-            if home >= movedEnd {
-                old.prefetch(home)
-                return
-            }
-        }
-        table.prefetch(table.home(spread))
+        // SAFETY: a prefetch reads nothing.
+        unsafe ingest_prefetch(line(of: spread).address)
     }
 
     /// The line on which an entry is or would be, or its beginning; valid as `find`.
@@ -265,10 +259,11 @@ extension ZeroedTable where Element: TableEntry {
         return nil
     }
 
-    /// What belongs where `spread` says and matches, a cache line at a time, in a table whose entries belong to lines.
+    /// What belongs where `spread` says and matches, a cache line at a time: in a table whose entries belong to lines, and
+    /// that is not growing.
     ///
-    /// - Parameter scan: says of a line which of its entries match and which are free: two numbers of which the lowest
-    ///   bit that is set is at the place, among the line's 16 times 4 bytes, of the entry's first ones.
+    /// - Parameter scan: says of a line which of its entries match, and which are free and do not. Bit i stands for the
+    ///   i-th 4 bytes of the line; an entry's bit is that of its first ones.
     @inline(__always)
     func findInLines(
         _ spread: UInt64, scan: (UnsafeMutablePointer<Element>) -> (matching: UInt32, free: UInt32)
@@ -286,12 +281,6 @@ extension ZeroedTable where Element: TableEntry {
             if free != 0 { return nil }
             place = next(place &+ (64 / MemoryLayout<Element>.stride &- 1))
         }
-    }
-
-    @inline(__always)
-    fileprivate func prefetch(_ home: Int) {
-        // SAFETY: a home is inside; a prefetch reads nothing.
-        unsafe ingest_prefetch(base + home)
     }
 
     fileprivate func remove(_ place: Int) {

@@ -121,7 +121,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private(set) var completeSince: Int64
     /// Whether rows before the next block were not read, and it is not known when they were committed.
     private var isPartUnknown: Bool
-    /// Blocks that their footer lists and that cannot be read.
+    /// Blocks of the segments that are looked at, and that cannot be read.
     private var damage: (count: Int, first: String) = (0, "")
 
     private var segment: SealedBlocks<Files>?

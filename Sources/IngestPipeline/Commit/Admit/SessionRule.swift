@@ -232,6 +232,7 @@ import IngestRules
     }
 
     /// A session keeps the key under which it was seen first: one that is going on under an older key, and its pseudonym.
+    /// `mutating`, since else a call were given a copy of all of this.
     @unsafe private mutating func findOlder(
         _ session: UnsafeRawPointer, _ byteCount: Int
     ) -> (SessionTable.Session, UInt64)? {

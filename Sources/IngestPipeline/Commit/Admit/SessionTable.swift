@@ -88,7 +88,9 @@ struct SessionSlot: TableEntry {
         let (tags, zeros) = unsafe (
             ingest_numbers_scan(numbers, tag), ingest_numbers_scan(numbers, 0)
         )
-        return (tags & 0x5555, zeros &>> 1 & 0x5555)
+        // The tag of a free one is 0, as a pseudonym's may be.
+        let free = zeros &>> 1 & 0x5555
+        return (tags & 0x5555 & ~free, free)
     }
 }
 
