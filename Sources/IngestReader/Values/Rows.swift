@@ -145,7 +145,7 @@ public struct Counters: Sendable, Equatable {
     public var redemptions: UInt64 { row[.redemptions] }
 
     /// clicks / impressions; `nil` at 0 impressions.
-    public var ctr: Rate? { Rate(clicks, of: impressions) }
+    public var ctr: Rate? { row.ctr }
 
     /// Money of the events counted; sums have 128 bits.
     public var revenue: Money { Money(micros: row.sum(.revenueMicros)) }
@@ -160,12 +160,9 @@ public struct Counters: Sendable, Equatable {
 
     /// Of the impressions that came to the rule of viewability, those that were measured: (viewable + not viewable)
     /// / (viewable + not viewable + undetermined); `nil` where none came to it.
-    public var measuredRate: Rate? {
-        let measured = row.measuredImpressions
-        return Rate(measured, of: measured.saturatingSum(undeterminedImpressions))
-    }
+    public var measuredRate: Rate? { row.measuredRate }
     /// viewable / measured; `nil` where none was measured.
-    public var viewableRate: Rate? { Rate(viewableImpressions, of: row.measuredImpressions) }
+    public var viewableRate: Rate? { row.viewableRate }
 
     /// Events counted of one kind.
     public func counted(_ kind: Kind) -> UInt64 {
@@ -200,6 +197,16 @@ public struct Counters: Sendable, Equatable {
     public var orphanRedemptions: UInt64 { row[.orphanRedemptions] }
     /// Counted of rewards beyond the limit of their business: in its row `(other)`.
     public var overflowEvents: UInt64 { row[.overflowEvents] }
+}
+
+/// The rates of `Counters`.
+extension CounterRow {
+    package var ctr: Rate? { Rate(self[.clicks], of: self[.impressions]) }
+    package var measuredRate: Rate? {
+        let measured = measuredImpressions
+        return Rate(measured, of: measured.saturatingSum(self[.undeterminedImpressions]))
+    }
+    package var viewableRate: Rate? { Rate(self[.viewableImpressions], of: measuredImpressions) }
 }
 
 extension Counters.Kind {

@@ -102,6 +102,18 @@ import IngestReader
         count &+= range.count
     }
 
+    /// Where what is put next will lie, until the next `flush`.
+    var position: Int { count }
+
+    /// Puts once more what lies at some places.
+    func putAgain(_ places: Range<Int>) {
+        precondition(places.lowerBound >= 0 && places.upperBound <= count)
+        reserve(places.count)
+        // SAFETY: the places are below count, and there is room for as many behind it.
+        unsafe (base + count).update(from: base + places.lowerBound, count: places.count)
+        count &+= places.count
+    }
+
     package func put(_ text: String) {
         var text = text
         text.withUTF8 { source in
