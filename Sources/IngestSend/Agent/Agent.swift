@@ -53,10 +53,10 @@ struct Agent: ~Copyable {
             return .success(try close())
         } catch {
             // What a file has is read again.
-            if let inbox {
-                lostCount += sender.unspooledEventCount + Self.rest(of: inbox)
+            if let inbox { lostCount += sender.unspooledEventCount + rest(of: inbox) }
+            if lostCount > 0 {
                 Self.tell(
-                    "\(lostCount) events that were received are lost, or are in the spool and nobody knows"
+                    "\(lostCount) events that were received are lost, or in the spool without a sync"
                 )
             }
             return .failure(error)
@@ -64,12 +64,12 @@ struct Agent: ~Copyable {
     }
 
     /// How many lines were received and not taken.
-    private static func rest(of inbox: DatagramInbox) -> UInt64 {
+    private func rest(of inbox: DatagramInbox) -> UInt64 {
         inbox.stop()
         var (lines, count): ([UInt8], UInt64) = ([], 0)
         while inbox.take(&lines) {
             count += UInt64(lines.count { $0 == 0x0A })
-            if lines.isEmpty { usleep(1_000) }
+            if lines.isEmpty { stop.wait(nanoseconds: Self.pollNanoseconds) }
         }
         return count
     }
