@@ -202,7 +202,7 @@ let package = Package(
             name: "SimulationTests",
             dependencies: [
                 "IngestPipeline", "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat",
-                "IngestRing", "TestSupport", "PipelineTestSupport",
+                "IngestRing", "CIngestLinux", "TestSupport", "PipelineTestSupport",
             ],
             swiftSettings: optimised),
         .testTarget(

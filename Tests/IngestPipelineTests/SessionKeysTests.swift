@@ -20,12 +20,51 @@ struct SessionKeysTests {
         let bytes = (0..<15).map { UInt8($0) }
         let low: UInt64 = 0x0706_0504_0302_0100
         let high: UInt64 = 0x0f0e_0d0c_0b0a_0908
-        func hash(_ count: Int) -> UInt64 {
-            bytes.withUnsafeBytes { ingest_siphash(low, high, $0.baseAddress!, count) }
+        func hash(_ byteCounts: [Int]) -> [UInt64] {
+            bytes.withUnsafeBufferPointer { bytes in
+                let texts = byteCounts.map {
+                    ingest_text(bytes: bytes.baseAddress!, byteCount: $0)
+                }
+                var hashes = [UInt64](repeating: 0, count: texts.count)
+                ingest_siphash(low, high, texts, texts.count, &hashes)
+                return hashes
+            }
         }
-        #expect(hash(15) == 0xa129_ca61_49be_45e5)
-        #expect(hash(0) == 0x726f_db47_dd0e_0e31)
-        #expect(hash(8) == 0x93f5_f579_9a93_2462)
+        let expected: [Int: UInt64] = [
+            15: 0xa129_ca61_49be_45e5, 0: 0x726f_db47_dd0e_0e31, 8: 0x93f5_f579_9a93_2462,
+        ]
+        for (byteCount, expected) in expected {
+            #expect(hash([byteCount]) == [expected])
+            // Eight that follow each other are hashed together.
+            #expect(
+                hash(Array(repeating: byteCount, count: 19))
+                    == Array(repeating: expected, count: 19))
+        }
+        #expect(hash([15, 8, 0]) == [15, 8, 0].map { expected[$0]! })
+    }
+
+    @Test("A text has the same hash alone and among others, whatever their lengths are")
+    func together() {
+        var random = SeededRandom(seed: 11)
+        let bytes = (0..<4_096).map { _ in UInt8.random(in: 0...255, using: &random) }
+        bytes.withUnsafeBufferPointer { bytes in
+            for byteCount in 0...70 {
+                // Some runs of eight, and some that one of another length breaks.
+                let texts = (0..<40).map { index in
+                    let other = index % 13 == 12 ? 5 : byteCount
+                    let first = Int.random(in: 0..<4_000, using: &random)
+                    return ingest_text(bytes: bytes.baseAddress! + first, byteCount: other)
+                }
+                var (together, alone) = (Array(repeating: 0 as UInt64, count: 40), [UInt64]())
+                ingest_siphash(1, 2, texts, texts.count, &together)
+                for text in texts {
+                    var hash: UInt64 = 0
+                    withUnsafePointer(to: text) { ingest_siphash(1, 2, $0, 1, &hash) }
+                    alone.append(hash)
+                }
+                #expect(together == alone)
+            }
+        }
     }
 
     @Test("A key a day is made, and destroyed 48 hours later")

@@ -111,6 +111,38 @@ struct SessionTableTests {
         }
     }
 
+    @Test(
+        "All rewards of a session take room and give it back, those in its node and those elsewhere"
+    )
+    func counts() {
+        for rewardCount in [0, 1, 15, 16, 17, 33] as [UInt32] {
+            for clickCount in [0, 1, 2, 6] as [UInt32] {
+                let keyCount = 1 + Int(rewardCount + clickCount)
+                var table = SessionTable(
+                    SessionPolicy(timeoutSeconds: 10, keyCountMax: keyCount))
+                for round in 0..<3 as Range<Int64> {
+                    let now = round * 11 * Self.second
+                    // The one of the round before has ended: the same again begins in its place, another one behind it.
+                    let pseudonym: UInt64 = round == 2 ? 8 << 40 : 7 << 40
+                    if round == 2 { table.open(now: now) }
+                    #expect(
+                        Self.begin(pseudonym, rewards: 0..<rewardCount, at: now, in: &table) == true
+                    )
+                    let session = table.find(pseudonym, now: now)!
+                    for key in 0..<clickCount {
+                        #expect(table.noteClick(session, key, at: now) == true)
+                    }
+                    for key in 0..<40 as Range<UInt32> {
+                        #expect(table.hasImpression(session, key) == (key < rewardCount))
+                        #expect(table.lastClick(session, key) == (key < clickCount ? now : nil))
+                    }
+                    #expect(table.isKnown(session) == true)
+                    #expect(table.begin(9 << 40, now: now, isPartial: false) == nil)
+                }
+            }
+        }
+    }
+
     @Test("Each reward of a session has its own last click")
     func clicks() {
         var table = SessionTable(SessionPolicy(timeoutSeconds: 10))

@@ -1,3 +1,4 @@
+import CIngestLinux
 import IngestFormat
 import IngestStorage
 import PipelineTestSupport
@@ -150,10 +151,12 @@ extension SessionRule {
         open(admissionTime: time)
         var text = session
         return text.withUTF8 {
-            let bytes = UnsafeRawPointer($0.baseAddress!)
+            let id = ingest_text(bytes: $0.baseAddress!, byteCount: $0.count)
             beginTurn()
-            prepare(bytes, $0.count)
-            return visit(0, bytes, $0.count, key: 1, type: EventType.impression.rawValue).isKnown
+            prepare(id)
+            var lines = LineBatch()
+            load(with: &lines)
+            return visit(0, id, key: 1, type: EventType.impression.rawValue).isKnown
         }
     }
 }

@@ -73,8 +73,15 @@ struct ingest_pair_hash ingest_hash_pair_portable(
 void ingest_aes256_encrypt(
     uint8_t *_Nonnull out, const uint8_t *_Nonnull in, const uint8_t *_Nonnull key);
 
-/// SipHash-2-4 of `byteCount` bytes under the key whose first 8 bytes are `low` and whose last are `high`, little-endian.
-/// 14 ns for 24 bytes.
+/// Bytes that stay where they are.
+struct ingest_text {
+    const uint8_t *_Nonnull bytes;
+    size_t byteCount;
+};
+
+/// SipHash-2-4 of each of `count` texts under the key whose first 8 bytes are `low` and whose last are `high`,
+/// little-endian. Of 24 bytes 17 ns each, 5 where eight that are equally long follow each other and the CPU has AVX-512.
 /// Reason: beside the other hashes; no library that the project has brings it.
-uint64_t ingest_siphash(
-    uint64_t low, uint64_t high, const void *_Nullable bytes, size_t byteCount);
+void ingest_siphash(
+    uint64_t low, uint64_t high, const struct ingest_text *_Nonnull texts, size_t count,
+    uint64_t *_Nonnull out);

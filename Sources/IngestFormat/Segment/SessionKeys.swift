@@ -15,12 +15,24 @@ package struct SessionKey: Hashable, Sendable {
         (self.madeAt, low, high) = (madeAt, random.next(), random.next())
     }
 
-    /// The pseudonym of a session: 48 bits of SipHash-2-4 of its id. Two of n sessions have the same with a chance of
+    /// The pseudonyms of sessions: 48 bits of SipHash-2-4 of the id of each. Two of n sessions have the same with a chance of
     /// n² / 2^49: a new one meets one of 16 million that are known with 6e-8.
-    @inline(__always)
-    @unsafe package func pseudonym(_ session: UnsafeRawPointer, _ byteCount: Int) -> UInt64 {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe ingest_siphash(low, high, session, byteCount) & 0xFFFF_FFFF_FFFF
+    ///
+    /// **Cost** Of 24 bytes 5 to 17 ns each (`ingest_siphash`).
+    @unsafe package func pseudonyms(
+        of ids: UnsafePointer<ingest_text>, _ count: Int,
+        into pseudonyms: UnsafeMutablePointer<UInt64>
+    ) {
+        // SAFETY: the caller vouches for the bytes, and for the room.
+        unsafe ingest_siphash(low, high, ids, count, pseudonyms)
+        for index in 0..<count { unsafe pseudonyms[index] &= 0xFFFF_FFFF_FFFF }
+    }
+
+    /// That of one session.
+    @unsafe package func pseudonym(of id: ingest_text) -> UInt64 {
+        var pseudonym: UInt64 = 0
+        unsafe withUnsafePointer(to: id) { id in unsafe pseudonyms(of: id, 1, into: &pseudonym) }
+        return pseudonym
     }
 }
 

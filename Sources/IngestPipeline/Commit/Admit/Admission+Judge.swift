@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
+import CIngestLinux
 import IngestFormat
 import IngestRing
 import IngestRules
@@ -52,8 +53,8 @@ extension Admission {
         let event = unsafe packet.rows + index
         // SAFETY: the id lies in the packet, and `prepareSessions` was called for it.
         let visit = unsafe sessions.visit(
-            packet.preparedIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
-            Int(event.pointee.sessionByteCount), key: key.rawValue, type: event.pointee.type)
+            packet.preparedIndex + index, event.pointee.session(in: packet.bytes),
+            key: key.rawValue, type: event.pointee.type)
         let (type, timestamp) = unsafe (event.pointee.type, event.pointee.timestampMicroseconds)
         let broken = sessions.broken(by: visit, type: type, timestamp: timestamp)
         let isImpression = type == EventType.impression.rawValue
@@ -107,8 +108,8 @@ extension Admission {
         if unsafe sessions.isOn && event.pointee.sessionByteCount != 0 {
             // SAFETY: as in `judgeInSession`.
             let visit = unsafe sessions.look(
-                packet.preparedIndex + index, packet.bytes + Int(event.pointee.sessionOffset),
-                Int(event.pointee.sessionByteCount), key: key?.rawValue, type: type)
+                packet.preparedIndex + index, event.pointee.session(in: packet.bytes),
+                key: key?.rawValue, type: type)
             if sessions.broken(by: visit, type: type, timestamp: timestamp) != nil {
                 // Rates come before viewability.
                 guard hasID, case .counted = first else { return .invalidTraffic }
@@ -134,9 +135,7 @@ extension Admission {
         precondition(sessions.preparedCount + packet.count <= SessionRule.preparedCountMax)
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows, and a session's id lies in the packet. There is room, by the line above.
-            let row = unsafe packet.rows + index
-            unsafe sessions.prepare(
-                packet.bytes + Int(row.pointee.sessionOffset), Int(row.pointee.sessionByteCount))
+            unsafe sessions.prepare(packet.rows[index].session(in: packet.bytes))
         }
     }
 
@@ -201,6 +200,15 @@ extension PacketRow {
     @unsafe func business(in packet: UnsafeRawPointer) -> UnsafeRawBufferPointer {
         unsafe UnsafeRawBufferPointer(
             start: packet + Int(businessOffset), count: Int(businessByteCount))
+    }
+
+    /// The id of its session; of no bytes where it has none.
+    ///
+    /// SAFETY (caller): as above.
+    @inline(__always)
+    @unsafe func session(in packet: UnsafeRawPointer) -> ingest_text {
+        let bytes = unsafe (packet + Int(sessionOffset)).assumingMemoryBound(to: UInt8.self)
+        return unsafe ingest_text(bytes: bytes, byteCount: Int(sessionByteCount))
     }
 }
 

@@ -162,6 +162,9 @@ import IngestRules
             sessionBytes == 0 || !sessions.isOn
             || packet.preparedIndex + packet.count <= sessions.preparedCount
         let packet = isPrepared ? packet : prepareLate(packet)
+        if sessionBytes != 0 && sessions.isOn {
+            sessions.prefetch(packet.preparedIndex..<packet.preparedIndex + packet.count)
+        }
         for index in 0..<packet.count {
             let event = unsafe packet.rows + index
             var verdict = unsafe policy.verdict(

@@ -320,6 +320,10 @@ extension ZeroedTable where Element: TableEntry {
     /// SAFETY (caller): eight bytes from the address on lie on one line, and are readable.
     @inline(__always)
     @unsafe init(_ address: UnsafeRawPointer) { unsafe self.address = address }
+
+    /// Starts its load.
+    @inline(__always)
+    func prefetch() { unsafe ingest_prefetch(address) }
 }
 
 /// Cache lines that will be looked at soon, to be loaded all together. Owned by one stage.

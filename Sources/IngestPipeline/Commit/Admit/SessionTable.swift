@@ -5,7 +5,8 @@ import IngestRules
 
 /// A session that is going on, or has ended and was not taken out yet.
 ///
-/// **Layout** A cache line, 64 bytes; plain old data. `spread` 0 is none.
+/// **Layout** Two cache lines, 128 bytes; plain old data. The second one is its first 16 rewards with impressions, so that
+/// most events need no other. `spread` 0 is none.
 struct OpenSession: BitwiseCopyable {
     /// The pseudonym in the upper 48 bits; bit 0 is set.
     fileprivate(set) var spread: UInt64 = 0
@@ -14,9 +15,15 @@ struct OpenSession: BitwiseCopyable {
     var rates = SessionRates()
     /// `SessionTable.missCount` when it began: rows were missed since where that is another one now.
     fileprivate(set) var knownSince: UInt32 = 0
-    fileprivate var impressions = SeenRewards()
-    /// Its rewards of which a click was counted.
+    /// Its further rewards with impressions.
+    fileprivate var impressions = KeySet()
+    /// Its rewards of which a click was counted, but for the first one.
     fileprivate var clicks = KeySet()
+    fileprivate var firstClick = ClickedReward()
+    /// A `SeenReward` each, on a cache line.
+    fileprivate var firstImpressions = SIMD16<UInt32>()
+
+    fileprivate static let firstImpressionCount = 16
 
     /// Where it belongs in the index.
     fileprivate var indexSpread: UInt64 {
@@ -24,35 +31,30 @@ struct OpenSession: BitwiseCopyable {
     }
 }
 
-/// The rewards of which an impression was counted in a session: the first ones here, so that most events of it need no
-/// other line, the others in a set.
-///
-/// **Layout** 28 bytes; of each reward its key plus 1, 0 = none.
-struct SeenRewards: BitwiseCopyable {
-    static let firstCount = 5
-    var first = InlineArray<5, UInt32>(repeating: 0)
-    var others = KeySet()
+extension UnsafeMutablePointer<OpenSession> {
+    // SAFETY, of both: `SessionTable.init` has seen that they lie there.
 
-    var count: Int { Int(others.count) + (0..<Self.firstCount).count { first[$0] != 0 } }
-
-    /// Whether a key is among the first ones.
     @inline(__always)
-    func begins(with key: UInt32) -> Bool {
-        // Without a branch for each: which one it is is as good as random.
-        var bits: UInt32 = 0
-        for place in 0..<Self.firstCount { bits |= first[place] == key ? 1 : 0 }
-        return bits != 0
+    fileprivate var firstClick: UnsafeMutablePointer<ClickedReward> {
+        unsafe UnsafeMutableRawPointer(self).advanced(by: 48)
+            .assumingMemoryBound(to: ClickedReward.self)
     }
 
-    /// Adds a key; `false` where there are enough of the first ones.
+    /// The first rewards with impressions, as a leaf of `KeySets`.
     @inline(__always)
-    mutating func addFirst(_ key: UInt32) -> Bool {
-        guard first[Self.firstCount - 1] == 0 else { return false }
-        for place in 0..<Self.firstCount where first[place] == 0 {
-            first[place] = key
-            return true
-        }
-        return false
+    fileprivate var leaf: UnsafeMutablePointer<SeenReward> {
+        unsafe UnsafeMutableRawPointer(self).advanced(by: 64)
+            .assumingMemoryBound(to: SeenReward.self)
+    }
+
+    /// Rewards in it; one with impression and click is two.
+    fileprivate var rewardCount: Int {
+        // SAFETY: a leaf is a line of 16 keys, of which 0 is none.
+        let free = unsafe ingest_numbers_scan(
+            UnsafeRawPointer(leaf).assumingMemoryBound(to: UInt32.self), 0)
+        let click = unsafe firstClick.pointee.key == 0 ? 0 : 1
+        return unsafe OpenSession.firstImpressionCount - free.nonzeroBitCount + click
+            + Int(pointee.impressions.count) + Int(pointee.clicks.count)
     }
 }
 
@@ -105,6 +107,12 @@ struct ClickedReward: KeySetElement {
     var clickedAt: Int64 = 0
     /// The reward's key plus 1.
     var key: UInt32 = 0
+    /// So that its size is its stride: what lies behind it begins there.
+    private var unused: UInt32 = 0
+
+    init() {}
+
+    init(clickedAt: Int64, key: UInt32) { (self.clickedAt, self.key) = (clickedAt, key) }
 }
 
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
@@ -112,12 +120,13 @@ struct ClickedReward: KeySetElement {
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
 /// sweep, which looks at some nodes for each session that begins and for each block; until then they take room. At
 /// `keyCountMax` sessions and rewards in them no more are taken in, where a reward with impression and click is two; nor more
-/// than 65,536 of either in one session, beside its first five rewards with impressions.
+/// than 65,536 of either in one session, beside its first 16 rewards with impressions and its first one with a click.
 ///
-/// **Layout** A node of one line a session, in the order in which they begin, so that those that are going on lie near to each
+/// **Layout** A node of two lines a session, in the order in which they begin, so that those that are going on lie near to each
 /// other; an index of 8 bytes a place says which node is whose.
-/// **Cost** 64 bytes a session and 11 to 32 of the index; 64 for its sixth to 21st reward with impressions, as for its first 4
-/// with clicks (`KeySets`). An event needs a line of the index and the node: 2 misses, which loads ahead make overlap.
+/// **Cost** 128 bytes a session and 11 to 32 of the index; 64 for its 17th to 32nd reward with impressions, as for its second
+/// to fifth with clicks (`KeySets`). An event needs a line of the index and those of the node: 3 misses, which loads ahead
+/// make overlap.
 @safe struct SessionTable: ~Copyable {
     /// A session's node.
     ///
@@ -139,11 +148,14 @@ struct ClickedReward: KeySetElement {
     private var missCount: UInt32 = 1
 
     /// Nodes that are looked at with a session that begins and with a block, and where there is no room.
-    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
+    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (4, 1_024) }
     private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
     init(_ policy: SessionPolicy) {
-        precondition(MemoryLayout<OpenSession>.stride == 64)
+        precondition(
+            MemoryLayout<OpenSession>.stride == 128
+                && MemoryLayout<OpenSession>.offset(of: \.firstClick) == 48
+                && MemoryLayout<OpenSession>.offset(of: \.firstImpressions) == 64)
         timeoutMicroseconds = Int64(policy.timeoutSeconds) * 1_000_000
         keyCountMax = policy.keyCountMax
         // More than all keys take, however they are spread over sessions: sets are full where the table is.
@@ -171,18 +183,23 @@ struct ClickedReward: KeySetElement {
         return unsafe slot.map { unsafe $0.pointee.nodeEnd &- 1 }
     }
 
-    /// The line of a node that `nodeNumber` gave.
+    /// The lines of a node that `nodeNumber` gave.
     @inline(__always)
-    func line(ofNode number: UInt32) -> CacheLine {
-        // SAFETY: a node stays readable, and is a line.
-        unsafe CacheLine(nodes.node(Int(number)))
+    func lines(ofNode number: UInt32) -> (CacheLine, CacheLine) {
+        // SAFETY: a node stays readable, and is two lines.
+        let node = unsafe nodes.node(Int(number))
+        return unsafe (CacheLine(node), CacheLine(node.leaf))
     }
 
-    /// The line of the impressions that stand outside the node; `nil` where there are none.
+    /// Starts the loads of those lines once more, and that of the impressions that stand outside the node.
     @inline(__always)
-    func impressionLine(ofNode number: UInt32) -> CacheLine? {
-        // SAFETY: as above.
-        unsafe impressions.firstLine(of: nodes.node(Int(number)).pointee.impressions.others)
+    func prefetch(node number: UInt32) {
+        // SAFETY: as above; a prefetch reads nothing.
+        let node = unsafe nodes.node(Int(number))
+        unsafe ingest_prefetch(node.leaf)
+        if let further = unsafe impressions.firstLine(of: node.pointee.impressions) {
+            further.prefetch()
+        }
     }
 
     // MARK: Sessions
@@ -235,7 +252,7 @@ struct ClickedReward: KeySetElement {
         (begun.spread, begun.seenAt) = (Self.spread(pseudonym), now)
         begun.knownSince = isPartial ? 0 : missCount
         if let ended = unsafe entry(pseudonym) {
-            unsafe removeRewards(of: ended)
+            unsafe clear(ended)
             unsafe ended.pointee = begun
             return unsafe ended
         }
@@ -272,36 +289,51 @@ struct ClickedReward: KeySetElement {
     /// - Parameter key: below `UInt32.max`, as that of the others.
     @inline(__always)
     func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
-        if unsafe session.pointee.impressions.begins(with: key &+ 1) { return true }
-        return unsafe impressions.find(key &+ 1, in: session.pointee.impressions.others) != nil
+        if unsafe SeenReward.place(of: key &+ 1, in: session.leaf) != nil { return true }
+        return unsafe impressions.find(key &+ 1, in: session.pointee.impressions) != nil
     }
 
     /// The event time of the last click on a reward that was counted, µs since 1970.
     @inline(__always)
     func lastClick(_ session: Session, _ key: UInt32) -> Int64? {
-        unsafe clicks.find(key &+ 1, in: session.pointee.clicks)?.pointee.clickedAt
+        unsafe click(session, key)?.pointee.clickedAt
+    }
+
+    @inline(__always)
+    private func click(_ session: Session, _ key: UInt32) -> UnsafeMutablePointer<ClickedReward>? {
+        if unsafe session.firstClick.pointee.key == key &+ 1 {
+            return unsafe session.firstClick
+        }
+        return unsafe clicks.find(key &+ 1, in: session.pointee.clicks)
     }
 
     /// Notes an impression that was counted, of a reward that had none.
     /// - Returns: whether there was room; else not all of the session is known from then on.
     @inline(__always)
     mutating func noteImpression(_ session: Session, _ key: UInt32) -> Bool {
-        let hadRoom =
-            unsafe !isFull
-            && (session.pointee.impressions.addFirst(key &+ 1)
-                || impressions.insert(
-                    SeenReward(key: key &+ 1), into: &session.pointee.impressions.others))
+        if isFull { return unsafe note(false, session) }
+        let reward = SeenReward(key: key &+ 1)
+        if let free = unsafe SeenReward.place(of: 0, in: session.leaf) {
+            unsafe session.leaf[free] = reward
+            return unsafe note(true, session)
+        }
+        let hadRoom = unsafe impressions.insert(reward, into: &session.pointee.impressions)
         return unsafe note(hadRoom, session)
     }
 
     /// The same of a click.
     mutating func noteClick(_ session: Session, _ key: UInt32, at timestamp: Int64) -> Bool {
-        if let known = unsafe clicks.find(key &+ 1, in: session.pointee.clicks) {
+        if let known = unsafe click(session, key) {
             unsafe known.pointee.clickedAt = timestamp
             return true
         }
+        if isFull { return unsafe note(false, session) }
         let click = ClickedReward(clickedAt: timestamp, key: key &+ 1)
-        let hadRoom = unsafe !isFull && clicks.insert(click, into: &session.pointee.clicks)
+        if unsafe session.firstClick.pointee.key == 0 {
+            unsafe session.firstClick.pointee = click
+            return unsafe note(true, session)
+        }
+        let hadRoom = unsafe clicks.insert(click, into: &session.pointee.clicks)
         return unsafe note(hadRoom, session)
     }
 
@@ -324,7 +356,7 @@ struct ClickedReward: KeySetElement {
             let session = unsafe nodes.node(swept)
             if unsafe session.pointee.spread != 0 && hasEnded(session, now: now) {
                 // Giving back the nodes of a large set takes its time too.
-                left -= unsafe rewardCount(of: session)
+                left -= unsafe session.rewardCount
                 unsafe remove(session, UInt32(swept))
             }
             swept += 1
@@ -343,22 +375,19 @@ struct ClickedReward: KeySetElement {
     }
 
     private mutating func remove(_ session: Session, _ number: UInt32) {
-        unsafe removeRewards(of: session)
         unsafe index.remove(session.pointee.indexSpread) {
             unsafe $0.pointee.nodeEnd == number + 1
         }
-        unsafe session.pointee.spread = 0
+        unsafe clear(session)
         nodes.giveBack(number)
     }
 
-    private func rewardCount(of session: Session) -> Int {
-        unsafe session.pointee.impressions.count + Int(session.pointee.clicks.count)
-    }
-
-    private mutating func removeRewards(of session: Session) {
-        rewardCount -= unsafe rewardCount(of: session)
-        unsafe impressions.removeAll(of: &session.pointee.impressions.others)
-        unsafe session.pointee.impressions = SeenRewards()
+    /// Takes all out of a node.
+    @inline(never)
+    private mutating func clear(_ session: Session) {
+        rewardCount -= unsafe session.rewardCount
+        unsafe impressions.removeAll(of: &session.pointee.impressions)
         unsafe clicks.removeAll(of: &session.pointee.clicks)
+        unsafe session.pointee = OpenSession()
     }
 }
