@@ -180,8 +180,8 @@ struct ExpiredOutcome: Sendable {
         func sum(_ verdicts: [Verdict]) -> UInt64 {
             verdicts.reduce(0) { $0.saturatingSum(events[Int($1.rawValue)]) }
         }
-        // Of refused events only some are rows.
-        let refusals: [(what: String, got: UInt64, most: UInt64)] = [
+        // Of these only some are rows: those whose names are known.
+        let bounded: [(what: String, got: UInt64, most: UInt64)] = [
             ("not viewable", sum([.notViewableImpressions]), sum([.notViewable])),
             (
                 "invalid", sum([.invalidImpressions, .invalidClicks, .invalidRedemptions]),
@@ -191,8 +191,11 @@ struct ExpiredOutcome: Sendable {
                 "refused", sum([.refusedImpressions, .refusedClicks, .refusedRedemptions]),
                 sum([.undetermined, .tooOld, .tooEarly, .outsideWindow, .noConsent])
             ),
+            (
+                "conflict", sum([.conflictImpressions, .conflictClicks, .conflictRedemptions]),
+                sum([.conflict])
+            ),
         ]
-        let refused = refusals.map { ($0.what, $0.got, min($0.got, $0.most)) }
         let pairs: [(what: String, got: UInt64, expected: UInt64)] =
             [
                 ("counted", sum([.impressions, .clicks, .redemptions]), sum([.counted])),
@@ -201,11 +204,7 @@ struct ExpiredOutcome: Sendable {
                     sum([.duplicateImpressions, .duplicateClicks, .duplicateRedemptions]),
                     sum([.duplicate, .sessionRepeat])
                 ),
-                (
-                    "conflict", sum([.conflictImpressions, .conflictClicks, .conflictRedemptions]),
-                    sum([.conflict])
-                ),
-            ] + refused
+            ] + bounded.map { ($0.what, $0.got, min($0.got, $0.most)) }
         for pair in pairs where pair.got != pair.expected {
             report.add(
                 .difference, "events \(pair.what) in the counters", in: file.text,

@@ -159,7 +159,7 @@ struct AdmittedWindowsTests {
     }
 
     @Test(
-        "an epoch more than ten minutes ahead of the clock is refused, a greater one opens a window of its own"
+        "epoch 0 and one more than ten minutes ahead of the clock are refused, a greater one opens a window of its own"
     )
     func epochs() {
         var bench = WindowBench()
@@ -172,6 +172,9 @@ struct AdmittedWindowsTests {
         let refusal = bench.acks().last
         #expect(refusal?.status == .refused)
         #expect(refusal?.credit == 0)
+        bench.key = SenderKey(
+            kind: older.kind, sender: older.sender, epoch: SenderEpoch(rawValue: 0))
+        #expect(bench.send(0) == .oldEpoch)
         bench.key = older
         #expect(bench.send(1) == .accepted)
     }

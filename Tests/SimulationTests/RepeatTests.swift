@@ -131,4 +131,28 @@ struct RepeatTests {
         #expect(try counted(files) == first + countedAgain)
         try again.stop()
     }
+
+    @Test("a conflict of a reward that never counted is no difference once its segment is gone")
+    func ledgerAlone() throws {
+        let files = SimulatedFileSystem(seed: 8)
+        var pipeline = try SteppedPipeline.open(files, clock: clock(), seed: 8) {
+            $0.retention = RetentionPolicy(byteCountMax: 9_000)
+        }
+        for (sequence, reward) in ["counts", "never counts"].enumerated() {
+            // Both with the id of the first.
+            let click = SimulatedPacket(sequence: 0, hasIDs: true, only: (reward, "shop"))
+            let isTaken = pipeline.offer(click, as: UInt64(sequence))
+            #expect(isTaken)
+        }
+        try pipeline.settle()
+        #expect(try IngestReader.open(files).status().events[.conflict] == 1)
+        for sequence in 2..<80 as Range<UInt64> {
+            let isTaken = pipeline.offer(SimulatedPacket(sequence: sequence))
+            #expect(isTaken)
+            try pipeline.turn()
+        }
+        try pipeline.stop()
+        #expect(try ManifestStore(files: files).readNewest().lastExpired.rawValue > 0)
+        #expect(try Verifier.run(files).findings.filter { $0.kind != .note }.isEmpty)
+    }
 }

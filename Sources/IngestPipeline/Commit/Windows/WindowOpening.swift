@@ -72,13 +72,15 @@ extension AdmittedWindows {
         return sequence < Self.reach ? 0 : nil
     }
 
-    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future.
+    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future. Nor one of epoch 0,
+    /// which stands for many in the ledger of expired segments.
     ///
     /// What has ended under a key of before holds after its rotation: see `KeyRing.holdsEnds`.
     func isOver(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
         expired.contains(packet.key, of: packet.source.provenKeyID) { other in
             keyRing?.holdsEnds(of: other, for: packet.key.sender) ?? true
         }
+            || packet.key.epoch.rawValue == 0
             || packet.key.epoch.rawValue >> 20
                 > now.wallMilliseconds &+ Limits.epochLeadMillisecondsMax
     }
