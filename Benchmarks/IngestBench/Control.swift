@@ -23,6 +23,13 @@ struct ControlCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Events to send.", valueName: "n"))
     var events: UInt64 = 50_000_000
 
+    func validate() throws {
+        guard !mix.acks else { throw ValidationError("--acks is for a daemon, nothing acks here") }
+        guard rate >= 0, rate.isFinite, events > 0 else {
+            throw ValidationError("--rate is 0 or more, --events 1 or more")
+        }
+    }
+
     func run() throws {
         Report.machine(directory: "/tmp")
         let receiver = try NullReceiver()

@@ -38,7 +38,11 @@ final class DaemonProcess {
         let output = Pipe()
         process.standardOutput = output
         let startedAt = SenderClock.monotonicNanoseconds()
-        try process.run()
+        do { try process.run() } catch {
+            throw BenchFailure(
+                "\(process.executableURL?.path ?? "ingestd") cannot be run: give its path by --daemon"
+            )
+        }
         processID = process.processIdentifier
         let line = Self.firstLine(of: output.fileHandleForReading)
         readySeconds = Double(SenderClock.monotonicNanoseconds() - startedAt) / 1e9
@@ -159,6 +163,12 @@ struct BenchDirectory {
                         + ": remove it and \(label), or name another")
             }
         } else {
+            let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+            guard names.isEmpty else {
+                throw BenchFailure(
+                    "\(path) is there and was not made by ingest-bench, which adds its events: name a new one"
+                )
+            }
             try load.fill(ScratchDirectory(at: path))
             try load.content.text.write(toFile: label, atomically: true, encoding: .utf8)
         }

@@ -33,8 +33,9 @@ struct LatencyCommand: ParsableCommand {
     private static let probeReward = "latency-probe"
 
     func validate() throws {
-        guard rate >= 0, probes > 0, probeInterval > 0 else {
-            throw ValidationError("--probes and --probe-interval are above 0")
+        guard rate >= 0, rate.isFinite, probes > 0, 1...60_000 ~= probeInterval else {
+            throw ValidationError(
+                "--rate is 0 or more, --probes 1 or more, --probe-interval 1 to 60,000")
         }
     }
 
@@ -174,8 +175,8 @@ struct RecoveryCommand: ParsableCommand {
     var runs = 5
 
     func validate() throws {
-        guard rate > 0, seconds >= 0.2, runs > 0 else {
-            throw ValidationError("--rate and --runs are above 0, --seconds is at least 0.2")
+        guard rate > 0, rate.isFinite, 0.2...86_400 ~= seconds, runs > 0 else {
+            throw ValidationError("--rate and --runs are above 0, --seconds is 0.2 to 86,400")
         }
     }
 

@@ -232,8 +232,9 @@ struct MixOptions: ParsableArguments {
     var seed: UInt64 = 1
 
     func validate() throws {
-        guard rewards > 0, businesses > 0, poolPackets > 0 else {
-            throw ValidationError("--rewards, --businesses and --pool-packets are 1 or more")
+        guard rewards > 0, businesses > 0, 1...1_000_000 ~= poolPackets else {
+            throw ValidationError(
+                "--rewards and --businesses are 1 or more, --pool-packets 1 to 1,000,000")
         }
         guard names == .uuid || rewards <= EventMix.NameStyle.numberCountMax else {
             throw ValidationError("--rewards is at most 100,000,000 with --names number")

@@ -52,6 +52,21 @@ struct PathsCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Seed of the losses.", valueName: "n"))
     var seed: UInt64 = 1
 
+    func validate() throws {
+        guard try numbers(rates).allSatisfy({ 0.01...100_000 ~= $0 }),
+            try numbers(roundTrips).allSatisfy({ $0 <= 60_000 }),
+            try numbers(losses).allSatisfy({ $0 < 100 }),
+            0...86_400 ~= seconds, 0...86_400 ~= blackHoleSeconds
+        else {
+            throw ValidationError(
+                "--rates are 0.01 to 100,000, --round-trips 0 to 60,000, --losses 0 to below 100, --seconds and "
+                    + "--black-hole-seconds 0 to 86,400")
+        }
+        guard 1...4_096 ~= senders, 0...1_000_000 ~= idleSenders else {
+            throw ValidationError("--senders is 1 to 4,096, --idle-senders 0 to 1,000,000")
+        }
+    }
+
     func run() throws {
         Report.machine(directory: daemon.scratch)
         Report.heading(
@@ -77,7 +92,8 @@ struct PathsCommand: ParsableCommand {
     }
 
     private func numbers(_ text: String) throws -> [Double] {
-        try text.split(separator: ",").map { part in
+        guard !text.isEmpty else { throw ValidationError("a list of numbers is empty") }
+        return try text.split(separator: ",").map { part in
             guard let number = Double(part), number >= 0, number.isFinite else {
                 throw ValidationError("'\(part)' is not a number from 0 on")
             }

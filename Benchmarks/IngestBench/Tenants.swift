@@ -36,6 +36,16 @@ struct TenantsCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Seconds that it sends alone.", valueName: "n"))
     var seconds = 5.0
 
+    func validate() throws {
+        guard 1...1_000_000_000 ~= packets, rate >= 0, rate.isFinite, goodRate > 0,
+            goodRate.isFinite, seconds > 0, seconds <= 86_400
+        else {
+            throw ValidationError(
+                "--packets is 1 or more, --rate 0 or more, --good-rate above 0, --seconds above 0 to 86,400"
+            )
+        }
+    }
+
     func run() throws {
         let kinds = try kinds.split(separator: ",").map { text in
             guard let kind = TenantFlood.Kind(rawValue: String(text)) else {

@@ -31,6 +31,9 @@ struct ThroughputCommand: ParsableCommand {
     var json = false
 
     func validate() throws {
+        guard rate >= 0, rate.isFinite, runs > 0 else {
+            throw ValidationError("--rate is 0 or more, --runs 1 or more")
+        }
         guard !json || mix.isPlain else {
             throw ValidationError(
                 "--json has no --acks, --tags, --senders, --repeats, --sessions, --days, and no "
@@ -198,8 +201,12 @@ struct LadderCommand: ParsableCommand {
     var runs = 1
 
     func validate() throws {
-        guard from > 0, to >= from, step > 0, seconds > 0, runs > 0, refine >= 0 else {
-            throw ValidationError("--from, --to, --step, --seconds and --runs are above 0")
+        guard from > 0, to >= from, to.isFinite, step > 0, 0...86_400 ~= seconds, seconds > 0,
+            runs > 0, refine >= 0
+        else {
+            throw ValidationError(
+                "--from, --step, --seconds and --runs are above 0, --to is at least --from, --refine 0 or more"
+            )
         }
     }
 

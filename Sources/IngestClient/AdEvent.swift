@@ -45,6 +45,7 @@ public struct AdEvent: Equatable, Sendable {
     public var rewardID: String
     /// 1 … 128 bytes of UTF-8.
     public var businessID: String
+    /// Since 1970 UTC, 0 … 2262-01-01: what is more than 7 days old or 5 minutes ahead is refused by default.
     public var timestampMicroseconds: Int64
     /// Up to 64 bytes, unique per event within its business: what recognises a repeat. Empty = none.
     public var eventID: [UInt8] = []
@@ -57,6 +58,7 @@ public struct AdEvent: Equatable, Sendable {
     public var platform = ""
     public var campaign = ""
     public var source = ""
+    /// 0 … 10^15, as `spendMicros`; else `ClientError.refused`.
     public var revenueMicros: Int64 = 0
     public var spendMicros: Int64 = 0
     /// The sender's own filter says so: a known bot, test traffic.

@@ -45,7 +45,7 @@ public enum ClientError: Error, Equatable, Sendable {
     case spool(path: String, SpoolFailure)
     /// A keys file or its key cannot be used.
     case keys(path: String, KeysFailure)
-    /// The task that waited was cancelled. The event was not taken; the sender goes on.
+    /// The task that waited was cancelled; the sender goes on. The event of a `send` was not taken; a `close` can be called again.
     case cancelled
     /// The sender was closed before.
     case closed
@@ -248,13 +248,14 @@ extension ClientError: CustomStringConvertible {
         case .deadline:
             "the time to close was up, close again, or with a spool open it again"
         case .notAcked(let events, let packets, let cause):
-            "\(cause); \(events) events in \(packets) packets are not acked, some of them may have been counted"
+            "\(cause); \(events) event\(events == 1 ? "" : "s") in \(packets) packet\(packets == 1 ? "" : "s") not acked, which may have been"
+                + " counted all the same"
         case .otherSender(let path, let asked, let found):
             "the spool holds packets of sender \(found), not \(asked), \(path), send as that one first"
         case .spool(let path, let failure): failure.description(path)
         case .keys(let path, let failure): failure.description(path)
         case .cancelled:
-            "the task was cancelled, the event was not accepted: send it again"
+            "the task was cancelled, the event of a send was not accepted: send it again; after a close: close again"
         case .closed:
             "the sender is closed, open another one"
         }

@@ -35,7 +35,8 @@ public final class EventSender: Sendable {
     ///
     /// - Parameter address: HOST:PORT; an IPv6 address stands in brackets.
     ///
-    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.spool`, `.otherSender`.
+    /// **Errors** `ClientError.badAddress`, `.badOption`, `.unresolved`, `.socket`; `.keys` where the key is for another sender;
+    /// `.spool`, `.otherSender`.
     public static func open(
         to address: String, options: Options = Options()
     ) throws(ClientError) -> EventSender {

@@ -36,12 +36,14 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// - Parameters:
     ///   - policy: the counting rules.
     ///   - bound: how many campaigns and the like there may be.
+    ///   - acceptsClock: whether a clock that is behind the log is right, and the log's was not. Else it is not believed: the
+    ///     start has to wait for it (`LogStart.isAhead`).
     ///   - random: identity and hash key of a new directory come from it.
     /// **Errors** As `DataDirectory.checkIsOurs` and `open`, and `SegmentRecovery.run`. A crash anywhere leaves a directory
     /// for which all of this can be done again.
     package static func open(
         _ files: Files, clock: Clock, policy: CountingPolicy = CountingPolicy(),
-        attributions bound: AttributionBound = AttributionBound(),
+        attributions bound: AttributionBound = AttributionBound(), acceptsClock: Bool = false,
         counters: PipelineCounters, random: inout some RandomNumberGenerator
     ) throws(PipelineError) -> PipelineStart {
         let fresh = makeManifest(at: clock.wallMicroseconds(), random: &random)
@@ -52,7 +54,7 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         } catch { throw .storage(error) }
         do throws(PipelineError) {
             return try open(
-                files, holding: lock, fresh, clock, policy, bound, counters,
+                files, holding: lock, fresh, clock, policy, bound, acceptsClock, counters,
                 hasSpentReserve: false)
         } catch {
             guard error.shortage == .space else { throw error }
@@ -61,15 +63,16 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             guard isHeld else { throw error }
         }
         return try open(
-            files, holding: lock, fresh, clock, policy, bound, counters, hasSpentReserve: true)
+            files, holding: lock, fresh, clock, policy, bound, acceptsClock, counters,
+            hasSpentReserve: true)
     }
 
     private static func open(
         _ files: Files, holding lock: Files.File, _ fresh: Manifest, _ clock: Clock,
-        _ policy: CountingPolicy, _ bound: AttributionBound, _ counters: PipelineCounters,
-        hasSpentReserve: Bool
+        _ policy: CountingPolicy, _ bound: AttributionBound, _ acceptsClock: Bool,
+        _ counters: PipelineCounters, hasSpentReserve: Bool
     ) throws(PipelineError) -> PipelineStart {
-        let now = clock.wallMicroseconds()
+        let wall = clock.wallMicroseconds()
         var directory = try openDirectory(
             files, holding: lock, fresh, maySpendReserve: hasSpentReserve)
         guard let hash = KeyedHash(key: directory.manifest.hashKey),
@@ -80,13 +83,16 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let reserve: DiskReserve<Files>
         do {
             recovery = try SegmentRecovery.run(
-                in: files, after: directory.manifest, keys: names.keys, now: now,
+                in: files, after: directory.manifest, keys: names.keys, now: wall,
                 usesReserve: hasSpentReserve)
             // Not before: what was the reserve may have become a segment.
             reserve = try DiskReserve(in: files)
         } catch {
             throw .storage(error)
         }
+        // No earlier than the log, though the clock may be: what it holds would be taken for younger than it is.
+        let isBehind = recovery.lastAdmissionTime &- LogStart.stepMicrosecondsMax > wall
+        let now = acceptsClock && isBehind ? wall : max(wall, recovery.lastAdmissionTime)
         var publisher = SnapshotPublisher(
             store: directory.store, manifest: recovery.manifest, keys: names.keys, clock: clock,
             counters: counters)

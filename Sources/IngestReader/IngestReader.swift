@@ -145,7 +145,7 @@ public struct IngestReader: Sendable {
     /// **Cost** Reads the blocks that have event ids and are not older than the business's name; 2 ns a row of
     /// these, in constant memory.
     /// - Parameters:
-    ///   - eventID: any bytes.
+    ///   - eventID: 1 to 64 bytes; none has another one.
     ///   - business: whose event it is.
     ///   - body: takes each row, and says whether it wants another.
     public func forEachFound(

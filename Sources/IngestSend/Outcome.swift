@@ -34,7 +34,7 @@ enum Outcome {
         printToStandardError(
             "ingest-send: \(grouped(counts.notCounted)) of \(grouped(all)) events "
                 + (isLonger ? "of this epoch, which an earlier run has begun, " : "")
-                + "not counted: \(counts.reason ?? "a reason of a later version"); "
+                + "not counted, most often \(counts.reason ?? "for a reason of a later version"); "
                 + advice(counts.reason))
         if failsOnRefused { throw ExitCode(1) }
     }

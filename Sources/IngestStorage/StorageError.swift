@@ -73,7 +73,7 @@ extension StorageError: CustomStringConvertible {
         case .missingDirectory(let path):
             "no such directory, \(path), check that it is a directory and that its parent exists"
         case .foreignDirectory(let path, let name):
-            "the directory holds other files (\(name)), \(path), name an empty directory, a new one, or one of ingestd"
+            "the directory holds other files (\(name)), \(path), name an empty directory or a new one"
         case .missingManifest(let directory, let fileCount):
             "no manifest beside \(fileCount) log files, \(directory), restore the *.manifest files; "
                 + "an existing log is not opened as a new directory"

@@ -66,7 +66,8 @@ struct Daemon {
             var random = SystemRandomNumberGenerator()
             let start = try PipelineStart.open(
                 files, clock: LinuxClock(), policy: settings.policy,
-                attributions: settings.attributionBound, counters: counters, random: &random)
+                attributions: settings.attributionBound, acceptsClock: settings.acceptsClock,
+                counters: counters, random: &random)
             log(start.directory, start.recovery)
             warn(start.warnings)
             if start.missingReserveByteCount > 0 {

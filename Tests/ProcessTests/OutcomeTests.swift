@@ -71,7 +71,7 @@ extension ProcessSuite {
             #expect(first.summary["reason"] as? String == "too_old")
             #expect(
                 first.ended.errors.hasSuffix(
-                    "2,000 of 3,000 events not counted: too_old; to load history start ingestd with "
+                    "2,000 of 3,000 events not counted, most often too_old; to load history start ingestd with "
                         + "--max-event-age-seconds 0\n"))
             #expect(try send(file, to: daemon, ["--fail-on-refused"]).ended.code == 1)
             let good = try folder.write("good", lines: Self.lines(10))

@@ -16,13 +16,15 @@ struct RepeatTests {
 
     /// Offers packets whose events have ids, under sequences from `first` on.
     private func send(
-        _ packets: Range<UInt64>, from first: UInt64, to pipeline: inout SteppedPipeline
+        _ packets: Range<UInt64>, day: Int = 0, from first: UInt64,
+        to pipeline: inout SteppedPipeline
     ) throws {
         for (place, packet) in packets.enumerated() {
             var isTaken = false
             while !isTaken {
                 isTaken = pipeline.offer(
-                    SimulatedPacket(sequence: packet, hasIDs: true), as: first + UInt64(place))
+                    SimulatedPacket(sequence: packet, day: day, hasIDs: true),
+                    as: first + UInt64(place))
                 try pipeline.turn()
             }
         }
@@ -130,6 +132,56 @@ struct RepeatTests {
         #expect(countedAgain > 0)
         #expect(try counted(files) == first + countedAgain)
         try again.stop()
+    }
+
+    @Test(
+        "a start whose clock is behind, and is corrected, knows all ids for as long as others do",
+        arguments: [20, 5 * 3_600, 8 * 86_400])
+    func clockBehind(seconds: Int) throws {
+        let clock = clock()
+        var files = SimulatedFileSystem(seed: 9)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9)
+        try send(0..<10, day: 1, from: 0, to: &pipeline)
+        let first = try counted(files)
+        try pipeline.stop()
+        files = files.disk.kill()
+        clock.jumpWall(milliseconds: -seconds * 1_000)
+        pipeline = try SteppedPipeline.open(
+            files, clock: clock, seed: 10, clockStepMilliseconds: seconds * 1_000)
+        // Another generation of ids begins, and the window of the first ones is nearly over.
+        clock.advance(milliseconds: 3 * 3_600_000)
+        try send(100..<101, from: 1_000, to: &pipeline)
+        let others = try counted(files) - first
+        clock.advance(milliseconds: 7 * 86_400_000 - 3 * 3_600_000 - 60_000)
+        try send(0..<10, day: 1, from: 2_000, to: &pipeline)
+        #expect(try counted(files) == first + others)
+        try pipeline.stop()
+    }
+
+    @Test(
+        "a start that accepts a clock behind the log knows when the log says that ids were counted"
+    )
+    func clockAccepted() throws {
+        let clock = clock()
+        var files = SimulatedFileSystem(seed: 9)
+        // The newest events are half an hour ahead of the right time, and half an hour behind that of the log.
+        clock.jumpWall(milliseconds: 1_800_000)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 9)
+        try send(0..<10, day: 1, from: 0, to: &pipeline)
+        try pipeline.stop()
+        files = files.disk.kill()
+        clock.jumpWall(milliseconds: -3_600_000)
+        pipeline = try SteppedPipeline.open(files, clock: clock, seed: 10, acceptsClock: true)
+        clock.advance(milliseconds: 3 * 3_600_000)
+        try send(100..<101, from: 1_000, to: &pipeline)
+        clock.advance(milliseconds: 7 * 86_400_000 - 3 * 3_600_000 + 600_000)
+        let before = (try counted(files), try unchecked(files))
+        try send(0..<10, day: 1, from: 2_000, to: &pipeline)
+        let again = (try counted(files), try unchecked(files))
+        #expect(again.0 > before.0)
+        #expect(again.0 - before.0 == again.1 - before.1)
+        try pipeline.stop()
+        #expect(try Verifier.run(files).findings.filter { $0.kind != .note }.isEmpty)
     }
 
     @Test("a conflict of a reward that never counted is no difference once its segment is gone")

@@ -35,19 +35,23 @@ struct SteppedPipeline: ~Copyable {
     deinit { Laws.expectKept(in: directory.files) }
 
     /// Opens and recovers the directory.
-    /// - Parameter configure: changes what the operator chose.
+    /// - Parameters:
+    ///   - clockStepMilliseconds: by how much the clock is corrected while the start waits for it.
+    ///   - configure: changes what the operator chose.
     static func open(
         _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64,
         policy: CountingPolicy = CountingPolicy(),
-        attributions: AttributionBound = AttributionBound(),
+        attributions: AttributionBound = AttributionBound(), acceptsClock: Bool = false,
+        clockStepMilliseconds: Int = 0,
         configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         let counters = PipelineCounters()
         // The identity is always the same, so that equal input gives equal files.
         var identity = SeededRandom(seed: 1)
         let start = try PipelineStart.open(
-            files, clock: clock, policy: policy, attributions: attributions, counters: counters,
-            random: &identity)
+            files, clock: clock, policy: policy, attributions: attributions,
+            acceptsClock: acceptsClock, counters: counters, random: &identity)
+        clock.jumpWall(milliseconds: clockStepMilliseconds)
         let directory = start.directory
         let hash = start.hash
         let log = start.log

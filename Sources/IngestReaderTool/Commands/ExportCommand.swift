@@ -49,6 +49,9 @@ struct ExportCommand: ParsableCommand {
         if csvSafe != nil, format != .csv {
             throw ValidationError("--csv-safe is for --format csv")
         }
+        if force, format != .sqlite {
+            throw ValidationError("--force is for --format sqlite")
+        }
         if reward != nil, table == .rewards || table == .days {
             throw ValidationError("--reward is for reward-days, campaigns and events")
         }

@@ -36,6 +36,8 @@ struct DedupGenerations: ~Copyable {
     /// By byte, as are the times.
     private var keyCounts = InlineArray<256, Int>(repeating: 0)
     private var newestTimes = InlineArray<256, Int64>(repeating: .min)
+    /// When their newest claims were committed by the log, which may be later: its clock may have been ahead.
+    private var newestCommits = InlineArray<256, Int64>(repeating: .min)
     /// Numbers of generations, from 0 on; the byte of number n is 1 + n mod 255.
     private var oldest: UInt64 = 0
     private var newest: UInt64 = 0
@@ -68,7 +70,7 @@ struct DedupGenerations: ~Copyable {
     mutating func evictKey(_ byte: UInt8) {
         keyCounts[Int(byte)] -= 1
         keyCount -= 1
-        completeSinceMicroseconds = max(completeSinceMicroseconds, newestTimes[Int(byte)])
+        completeSinceMicroseconds = max(completeSinceMicroseconds, newestCommits[Int(byte)])
     }
 
     /// Whether the block that begins now opens a generation.
@@ -81,10 +83,13 @@ struct DedupGenerations: ~Copyable {
     /// The byte that the next generation will have.
     var nextByte: UInt8 { Self.byte(newest + 1) }
 
-    /// Claims from here on are committed with this time. Call `begin` before, if `isNewestFull`.
-    mutating func admit(at admissionTime: Int64) {
+    /// Claims from here on are as old as the first time, and were committed at the second. Call `begin` before, if
+    /// `isNewestFull`.
+    mutating func admit(at admissionTime: Int64, committedAt: Int64) {
         if newestBegan == nil { newestBegan = admissionTime }
-        newestTimes[Int(newestByte)] = max(newestTimes[Int(newestByte)], admissionTime)
+        let place = Int(newestByte)
+        newestTimes[place] = max(newestTimes[place], admissionTime)
+        newestCommits[place] = max(newestCommits[place], committedAt)
     }
 
     /// Ends the oldest generation, if it is too old or there is no room for it; to be called until it gives `nil`.
@@ -98,7 +103,7 @@ struct DedupGenerations: ~Copyable {
         newest += 1
         newestByte = Self.byte(newest)
         let place = Int(newestByte)
-        (keyCounts[place], newestTimes[place]) = (0, .min)
+        (keyCounts[place], newestTimes[place], newestCommits[place]) = (0, .min, .min)
         live.span = newestByte &- live.oldest
         newestBegan = admissionTime
     }
@@ -114,7 +119,7 @@ struct DedupGenerations: ~Copyable {
         let place = Int(byte)
         keyCount -= keyCounts[place]
         if keyCounts[place] > 0 {
-            completeSinceMicroseconds = max(completeSinceMicroseconds, newestTimes[place])
+            completeSinceMicroseconds = max(completeSinceMicroseconds, newestCommits[place])
         }
         keyCounts[place] = 0
         oldest += 1

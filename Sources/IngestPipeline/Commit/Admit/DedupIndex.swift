@@ -94,6 +94,11 @@ import IngestRules
 
     /// To be called for each block, before its claims: they are as old as its admission time.
     package mutating func open(admissionTime: Int64) {
+        open(admissionTime: admissionTime, committedAt: admissionTime)
+    }
+
+    /// The same of a block of the log, which may say that it was committed later than now.
+    mutating func open(admissionTime: Int64, committedAt: Int64) {
         if generations.isNewestFull(admissionTime) {
             // A byte is given again 63 generations after it died at the earliest, a sweep takes a few.
             while !sweep.isClean(generations.nextByte) {
@@ -102,7 +107,7 @@ import IngestRules
             }
             generations.begin(at: admissionTime)
         }
-        generations.admit(at: admissionTime)
+        generations.admit(at: admissionTime, committedAt: committedAt)
         while let byte = generations.dropOldest(at: admissionTime) { sweep.noteDeath(byte) }
     }
 

@@ -31,7 +31,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
         do throws(StorageError) {
             let reach = try ClaimReach(of: manifest, policy, now: now, in: files)
             index.reserve(keyCount: min(reach.claimCountMin, policy.keyCountMax))
-            let logged = LoggedClaims(manifest, reach, now: now, in: files)
+            let logged = LoggedClaims(manifest, reach, policy, now: now, in: files)
             var (current, next) = (ClaimBatch(), ClaimBatch())
             var isMore = try logged.read(into: current)
             while isMore {
@@ -57,7 +57,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
         let count = batch.claims.count
         var place = 0
         for block in batch.blocks {
-            index.open(admissionTime: block.admissionTime)
+            index.open(admissionTime: block.admissionTime, committedAt: block.committedAt)
             while place < block.end {
                 index.prefetch(batch.claims[min(place + farDistance, count - 1)].hash)
                 index.prefetchFurther(batch.claims[min(place + nearDistance, count - 1)].hash)
@@ -98,6 +98,8 @@ final class ClaimBatch: @unchecked Sendable {
     /// The claims of one block, up to `end`.
     struct Block {
         let admissionTime: Int64
+        /// By the log: later, where its clock was ahead.
+        let committedAt: Int64
         let end: Int
     }
 
@@ -115,6 +117,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private let files: Files
     private let directory: DirectoryID
     private let now: Int64
+    private let windowMicroseconds: Int64
     private let reach: ClaimReach
     private var segments: ArraySlice<SealedSegment>
     /// The newest commit time of rows that are not read, µs since 1970; `Int64.min` if all are.
@@ -132,10 +135,14 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private static var batchClaimCount: Int { 1 << 16 }
     private static var batchBlockCount: Int { 1 << 12 }
 
-    /// - Parameter now: the time of this start; no claim counts as newer.
-    init(_ manifest: Manifest, _ reach: ClaimReach, now: Int64, in files: Files) {
+    /// - Parameter now: the time of this start; no claim is taken for younger.
+    init(
+        _ manifest: Manifest, _ reach: ClaimReach, _ policy: CountingPolicy, now: Int64,
+        in files: Files
+    ) {
         self.files = files
         self.now = now
+        windowMicroseconds = policy.windowMicroseconds
         self.reach = reach
         directory = manifest.directory
         blocks = LoggedBlocks(directory: manifest.directory)
@@ -187,6 +194,12 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         return true
     }
 
+    /// When something was committed: by the log, whose clock may have been ahead, but no more than a window from now, lest all
+    /// were outside of it for as long as that clock was ahead.
+    private func believed(_ admissionTime: Int64) -> Int64 {
+        min(admissionTime, now &+ windowMicroseconds)
+    }
+
     /// Notes blocks of which nobody knows where they are.
     private func note(_ blockCount: Int, of number: SegmentNumber) {
         if blockCount == 0 { return }
@@ -201,9 +214,12 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         _ segment: SealedBlocks<Files>, into batch: ClaimBatch
     ) throws(StorageError) {
         let block = segment.entries[nextBlock]
-        let time = min(block.summary.lastAdmissionTime, now)
+        let committedAt = believed(block.summary.lastAdmissionTime)
+        let time = min(committedAt, now)
         let expected = nextBlock > 0 ? segment.entries[nextBlock - 1].endOrdinal : 0
-        if isPartUnknown || block.ordinal != expected { completeSince = max(completeSince, time) }
+        if isPartUnknown || block.ordinal != expected {
+            completeSince = max(completeSince, committedAt)
+        }
         isPartUnknown = false
         if block.summary.eventHashCount == 0 { return }
         guard time >= reach.oldest else {
@@ -213,7 +229,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         guard let commits = try blocks.decode(block, of: segment, wanted: .identity)?.commits else {
             if damage.count == 0 { damage.first = try blocks.text(ofDamaged: block, in: segment) }
             damage.count += 1
-            completeSince = max(completeSince, time)
+            completeSince = max(completeSince, committedAt)
             return
         }
         appendClaims(commits, to: batch)
@@ -226,7 +242,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
         // attributes of the rows say.
         var (hash, money) = (0, 0)
         commits.forEach { (place, ownRows) in
-            let time = min(commits.admissionTimes[place], now)
+            let committedAt = believed(commits.admissionTimes[place])
+            let time = min(committedAt, now)
             let (isTooOld, firstHash) = (time < reach.oldest, hash)
             for row in ownRows {
                 let attributes = unsafe RowAttributes(rawValue: rows.attributes[row])
@@ -245,7 +262,9 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
             }
             if hash == firstHash { return }
             if isTooOld { return completeSince = max(completeSince, time) }
-            batch.blocks.append(ClaimBatch.Block(admissionTime: time, end: batch.claims.count))
+            batch.blocks.append(
+                ClaimBatch.Block(
+                    admissionTime: time, committedAt: committedAt, end: batch.claims.count))
         }
     }
 }

@@ -6,7 +6,7 @@ import IngestRules
 /// The rules on sessions: rates, one impression of a reward a session, and whether a click or redemption follows an
 /// impression. Owned by the commit queue; made at start from the rows of the log.
 ///
-/// **Cost** 16 ns an event with a session for its pseudonym, and misses, which loads ahead of a turn's events make overlap
+/// **Cost** 5 to 17 ns an event with a session for its pseudonym, and misses, which loads ahead of a turn's events make overlap
 /// (docs/decisions/0045-sessions.md).
 @safe package struct SessionRule: ~Copyable {
     /// An event of a session.
@@ -44,7 +44,8 @@ import IngestRules
     /// What was prepared of the turn's events.
     private let prepared: UnsafeMutablePointer<Prepared>
     private(set) var preparedCount = 0
-    /// Of those of them that have a session: its id, its pseudonym, and which one it is.
+    /// Of those of them that have a session: its id, which lies in the ring until the turn ends, its pseudonym, and which one
+    /// it is.
     private let ids: UnsafeMutablePointer<ingest_text>
     private let pseudonyms: UnsafeMutablePointer<UInt64>
     private let events: UnsafeMutablePointer<UInt32>
@@ -158,8 +159,7 @@ import IngestRules
         preparedCount &+= 1
     }
 
-    /// Takes the pseudonyms of the events that were prepared, and loads their sessions: where they are, then they, then what
-    /// they have elsewhere.
+    /// Takes the pseudonyms of the events that were prepared, and loads their sessions: where they are, then they.
     mutating func load(with batch: inout LineBatch) {
         guard sessionCount > 0, let key = keys.newest else { return }
         // SAFETY, here and below: of so many sessions there is an id and an event, and no session begins here.

@@ -20,8 +20,7 @@ struct OpenSession: BitwiseCopyable {
     /// Its rewards of which a click was counted, but for the first one.
     fileprivate var clicks = KeySet()
     fileprivate var firstClick = ClickedReward()
-    /// A `SeenReward` each, on a cache line.
-    fileprivate var firstImpressions = SIMD16<UInt32>()
+    fileprivate var firstImpressions = InlineArray<16, SeenReward>(repeating: SeenReward())
 
     fileprivate static let firstImpressionCount = 16
 
@@ -32,7 +31,7 @@ struct OpenSession: BitwiseCopyable {
 }
 
 extension UnsafeMutablePointer<OpenSession> {
-    // SAFETY, of both: `SessionTable.init` has seen that they lie there.
+    // SAFETY, of all: `SessionTable.init` has seen that they lie there, and they have the types of the properties.
 
     @inline(__always)
     fileprivate var firstClick: UnsafeMutablePointer<ClickedReward> {
@@ -47,6 +46,11 @@ extension UnsafeMutablePointer<OpenSession> {
             .assumingMemoryBound(to: SeenReward.self)
     }
 
+    /// Rewards in sets elsewhere.
+    fileprivate var furtherCount: Int {
+        unsafe Int(pointee.impressions.count) + Int(pointee.clicks.count)
+    }
+
     /// Rewards in it; one with impression and click is two.
     fileprivate var rewardCount: Int {
         // SAFETY: a leaf is a line of 16 keys, of which 0 is none.
@@ -54,7 +58,7 @@ extension UnsafeMutablePointer<OpenSession> {
             UnsafeRawPointer(leaf).assumingMemoryBound(to: UInt32.self), 0)
         let click = unsafe firstClick.pointee.key == 0 ? 0 : 1
         return unsafe OpenSession.firstImpressionCount - free.nonzeroBitCount + click
-            + Int(pointee.impressions.count) + Int(pointee.clicks.count)
+            + furtherCount
     }
 }
 
@@ -148,7 +152,7 @@ struct ClickedReward: KeySetElement {
     private var missCount: UInt32 = 1
 
     /// Nodes that are looked at with a session that begins and with a block, and where there is no room.
-    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (4, 1_024) }
+    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
     private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
     init(_ policy: SessionPolicy) {
@@ -191,10 +195,11 @@ struct ClickedReward: KeySetElement {
         return unsafe (CacheLine(node), CacheLine(node.leaf))
     }
 
-    /// Starts the loads of those lines once more, and that of the impressions that stand outside the node.
+    /// Starts the load of the second of those lines once more, and that of the impressions that stand outside the node. Waits
+    /// for the first one.
     @inline(__always)
     func prefetch(node number: UInt32) {
-        // SAFETY: as above; a prefetch reads nothing.
+        // SAFETY: as above; one that was given back has an empty set.
         let node = unsafe nodes.node(Int(number))
         unsafe ingest_prefetch(node.leaf)
         if let further = unsafe impressions.firstLine(of: node.pointee.impressions) {
@@ -356,7 +361,7 @@ struct ClickedReward: KeySetElement {
             let session = unsafe nodes.node(swept)
             if unsafe session.pointee.spread != 0 && hasEnded(session, now: now) {
                 // Giving back the nodes of a large set takes its time too.
-                left -= unsafe session.rewardCount
+                left -= unsafe session.furtherCount
                 unsafe remove(session, UInt32(swept))
             }
             swept += 1

@@ -72,8 +72,8 @@ extension AdmittedWindows {
         return sequence < Self.reach ? 0 : nil
     }
 
-    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future. Nor one of epoch 0,
-    /// which stands for many in the ledger of expired segments.
+    /// Whether no packet of the epoch may open a window: it has ended or expired, or begins in the future; or
+    /// is 0, which no start has.
     ///
     /// What has ended under a key of before holds after its rotation: see `KeyRing.holdsEnds`.
     func isOver(_ packet: SequencedPacket, _ now: StageTime) -> Bool {
