@@ -45,7 +45,8 @@ public enum ClientError: Error, Equatable, Sendable {
     case spool(path: String, SpoolFailure)
     /// A keys file or its key cannot be used.
     case keys(path: String, KeysFailure)
-    /// The task that waited was cancelled; the sender goes on. The event of a `send` was not taken; a `close` can be called again.
+    /// The task that waited was cancelled; the sender goes on. The event of a `send` was not taken; a `close` can be called
+    /// again.
     case cancelled
     /// The sender was closed before.
     case closed
