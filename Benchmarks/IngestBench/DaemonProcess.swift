@@ -1,6 +1,54 @@
+import Dispatch
 import Foundation
 import IngestClient
 import IngestStorage
+import Synchronization
+
+/// What must not outlive this program if a signal ends it: its daemons, and what it made for one run.
+enum RunRemains {
+    private struct State {
+        var processes: Set<Int32> = []
+        var paths: Set<String> = []
+    }
+
+    private static let state = Mutex(State())
+
+    static func add(process: Int32) { state.withLock { _ = $0.processes.insert(process) } }
+    static func remove(process: Int32) { state.withLock { _ = $0.processes.remove(process) } }
+    static func add(paths: [String]) { state.withLock { $0.paths.formUnion(paths) } }
+
+    static func remove(paths: [String]) {
+        state.withLock { $0.paths.subtract(paths) }
+        for path in paths { try? FileManager.default.removeItem(atPath: path) }
+    }
+
+    /// From now on SIGINT, SIGTERM and SIGHUP end the program once all of that is gone. To be called before
+    /// there are other threads: the signals are blocked in all of them, as a Dispatch source needs it.
+    /// - Returns: what has to be kept for as long.
+    static func removeOnSignals() -> [any DispatchSourceSignal] {
+        [SIGINT, SIGTERM, SIGHUP].map { number in
+            var mask = sigset_t()
+            unsafe sigemptyset(&mask)
+            unsafe sigaddset(&mask, number)
+            unsafe pthread_sigmask(SIG_BLOCK, &mask, nil)
+            let blocked = mask
+            let source = DispatchSource.makeSignalSource(signal: number)
+            source.setEventHandler {
+                state.withLock { state in
+                    for process in state.processes { kill(process, SIGKILL) }
+                    for path in state.paths { try? FileManager.default.removeItem(atPath: path) }
+                }
+                var signals = blocked
+                unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+                raise(number)
+                // Who started it may have it ignore the signal.
+                _exit(128 + number)
+            }
+            source.activate()
+            return source
+        }
+    }
+}
 
 /// One `ingestd` process on a directory, as an operator would start it: from its executable, watched from
 /// outside. Killed when it goes out of use without having been stopped.
@@ -44,6 +92,7 @@ final class DaemonProcess {
             )
         }
         processID = process.processIdentifier
+        RunRemains.add(process: processID)
         let line = Self.firstLine(of: output.fileHandleForReading)
         readySeconds = Double(SenderClock.monotonicNanoseconds() - startedAt) / 1e9
         guard let ready = try? JSONDecoder().decode(Ready.self, from: line), ready.ready else {
@@ -54,7 +103,10 @@ final class DaemonProcess {
         address = ready.udp
     }
 
-    deinit { if process.isRunning { kill(processID, SIGKILL) } }
+    deinit {
+        if process.isRunning { kill(processID, SIGKILL) }
+        RunRemains.remove(process: processID)
+    }
 
     private struct Ready: Decodable {
         let ready: Bool

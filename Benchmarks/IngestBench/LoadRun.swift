@@ -341,8 +341,14 @@ final class ScratchDirectory {
         let name = "ingest-bench-" + String(UInt64.random(in: 0...UInt64.max), radix: 36)
         path = URL(fileURLWithPath: parent).appendingPathComponent(name).path
         self.isKept = isKept
+        if !isKept { RunRemains.add(paths: Self.paths(path)) }
         try FileManager.default.createDirectory(
             atPath: path, withIntermediateDirectories: true)
+    }
+
+    /// It, and what stands beside it.
+    private static func paths(_ path: String) -> [String] {
+        [path, path + ".log", path + ".keys"]
     }
 
     /// A directory under a name of the caller's, which stays.
@@ -357,9 +363,7 @@ final class ScratchDirectory {
         if isKept {
             print("\nkept: \(path) and \(path).log")
         } else {
-            try? FileManager.default.removeItem(atPath: path)
-            try? FileManager.default.removeItem(atPath: path + ".log")
-            try? FileManager.default.removeItem(atPath: path + ".keys")
+            RunRemains.remove(paths: Self.paths(path))
         }
     }
 

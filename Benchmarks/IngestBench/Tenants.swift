@@ -78,7 +78,7 @@ private struct TenantRun {
     init(_ kind: TenantFlood.Kind, command: TenantsCommand) throws {
         (self.kind, self.command) = (kind, command)
         directory = try command.daemon.makeScratch()
-        keysPath = directory.path + ".log.keys"
+        keysPath = directory.path + ".keys"
     }
 
     func run() throws -> Bool {

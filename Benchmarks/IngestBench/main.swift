@@ -31,6 +31,7 @@ struct BenchFailure: Error, CustomStringConvertible {
 
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error; 64 for wrong usage, 1 for what could not be measured.
+let signalSources = RunRemains.removeOnSignals()
 do {
     var command = try IngestBench.parseAsRoot()
     try command.run()

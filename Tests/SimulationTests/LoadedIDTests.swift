@@ -127,7 +127,8 @@ struct LoadedIDTests {
             left = left.disk.kill()
             let clock = SimulatedClock(
                 wallMicroseconds: Self.now + Int64(life) * Self.hour)
-            var mended = try SteppedPipeline.open(left, clock: clock, seed: 9, policy: policy)
+            var mended = try SteppedPipeline.open(
+                left, clock: clock, seed: 9, policy: policy, acceptsClock: life == 1)
             // The ids of all lives but the wrong one, which had forgotten, are known, and new ones count.
             let new = 100 + life
             try send(0..<10, from: life * 1_000, to: &mended)
