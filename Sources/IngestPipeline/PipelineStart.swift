@@ -90,9 +90,9 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         } catch {
             throw .storage(error)
         }
-        // No earlier than the log, though the clock may be: what it holds would be taken for younger than it is.
-        let isBehind = recovery.lastAdmissionTime &- LogStart.stepMicrosecondsMax > wall
-        let now = acceptsClock && isBehind ? wall : max(wall, recovery.lastAdmissionTime)
+        // No earlier than the log, though the clock may be: ids would be taken for older than they are, and be forgotten early.
+        let last = recovery.lastAdmissionTime
+        let now = acceptsClock && LogStart.isAhead(last, of: wall) ? wall : max(wall, last)
         var publisher = SnapshotPublisher(
             store: directory.store, manifest: recovery.manifest, keys: names.keys, clock: clock,
             counters: counters)

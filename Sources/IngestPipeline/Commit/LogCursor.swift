@@ -154,6 +154,11 @@ package struct LogStart: Sendable {
 
     /// Whether a clock that shows this is behind the log, by more than clocks may differ.
     package func isAhead(of wallMicroseconds: Int64) -> Bool {
-        lastAdmissionTime &- Self.stepMicrosecondsMax > wallMicroseconds
+        Self.isAhead(lastAdmissionTime, of: wallMicroseconds)
+    }
+
+    /// The same of a log whose last block has this admission time.
+    static func isAhead(_ lastAdmissionTime: Int64, of wallMicroseconds: Int64) -> Bool {
+        lastAdmissionTime &- stepMicrosecondsMax > wallMicroseconds
     }
 }

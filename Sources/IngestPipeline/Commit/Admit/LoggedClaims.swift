@@ -135,7 +135,7 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private static var batchClaimCount: Int { 1 << 16 }
     private static var batchBlockCount: Int { 1 << 12 }
 
-    /// - Parameter now: the time of this start; no claim is taken for younger.
+    /// - Parameter now: the time of this start; no claim counts as newer.
     init(
         _ manifest: Manifest, _ reach: ClaimReach, _ policy: CountingPolicy, now: Int64,
         in files: Files
