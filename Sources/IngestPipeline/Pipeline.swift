@@ -3,7 +3,6 @@ import IngestFormat
 import IngestKeys
 import IngestRing
 import IngestStorage
-import Logging
 
 /// A running pipeline: one socket, one log, five queues. What the daemon starts and stops.
 ///
@@ -12,7 +11,6 @@ import Logging
 /// ending because the one before has.
 package final class Pipeline: Sendable {
     package let counters: PipelineCounters
-    private let logLines: LogLines
     private let keyRing: KeyRing?
     private let zones: InForce<BusinessZones>
     private let owners: InForce<RewardOwners>
@@ -36,15 +34,14 @@ package final class Pipeline: Sendable {
         _ start: consuming PipelineStart<LinuxFileSystem, LinuxClock>,
         socket: consuming LinuxDatagramSocket, keys: KeysFile?,
         configuration: PipelineConfiguration,
-        counters: PipelineCounters, logger: Logger,
+        counters: PipelineCounters, log: LogLines,
         onFailure: @escaping @Sendable (PipelineError) -> Void
     ) throws(PipelineError) {
         self.counters = counters
-        logLines = LogLines(logger)
         directory = start.directory
-        let configuration = try Self.limited(configuration, in: directory, logger)
+        let configuration = try Self.limited(configuration, in: directory, log)
         let clock = LinuxClock()
-        let (hash, log) = (start.hash, start.log)
+        let (hash, logID) = (start.hash, start.log.directory)
         keyRing = keys.map { KeyRing($0, hash: hash) }
         guard let batch = PacketBatch() else {
             throw .inconsistent("no memory for \(PacketBatch.defaultCapacity) receive buffers")
@@ -52,16 +49,16 @@ package final class Pipeline: Sendable {
         var stages = try PipelineStages(
             start, configuration: configuration, clock: clock, acks: socket.acks,
             keyRing: keyRing, counters: counters,
-            say: { [logLines] in logLines.inform($0) }, warn: { [logLines] in logLines.warn($0) })
+            say: { log.inform($0) }, warn: { log.warn($0) })
         zones = stages.zones
         owners = stages.owners
         guard let producer = stages.producer.take() else { throw .inconsistent("no ring") }
         let acks = socket.acks
         let receiver = UDPReceiver(
             socket: socket, batch: batch, ring: producer, hash: hash,
-            acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing),
+            acks: AckSender(socket: acks, directory: logID, keyRing: keyRing),
             keyRing: keyRing, state: stages.state, clock: clock, counters: counters,
-            warn: { [logLines] in logLines.warn($0) })
+            warn: { log.warn($0) })
         mergeQueue.start(stages.merge, onFailure: onFailure)
         compactQueue.start(stages.compact, onFailure: onFailure)
         syncQueue.start(stages.sync, onFailure: onFailure)
@@ -71,13 +68,13 @@ package final class Pipeline: Sendable {
 
     private static func limited(
         _ configuration: PipelineConfiguration, in directory: DataDirectory<LinuxFileSystem>,
-        _ logger: Logger
+        _ log: LogLines
     ) throws(PipelineError) -> PipelineConfiguration {
         var configuration = configuration
         let space: FileSystemSpace
         do { space = try directory.files.space() } catch { throw .storage(error) }
         if configuration.limitSegments(to: space) {
-            logger.info(
+            log.inform(
                 """
                 segments of \(configuration.segmentByteCountMax) bytes: an eighth of the file system of \
                 \(space.totalByteCount) bytes
@@ -105,7 +102,6 @@ package final class Pipeline: Sendable {
         for queue in [commitQueue, syncQueue, compactQueue, mergeQueue] {
             queue.join()
         }
-        logLines.flush()
     }
 }
 

@@ -147,13 +147,13 @@ struct Backoff {
     }
 }
 
-/// Takes log lines off a data-path queue: a log that blocks (a full pipe, a slow terminal) must not stop
-/// receiving. Lines are written in order on a queue of their own; while 64 wait, further ones are dropped.
+/// The daemon's log: one that blocks (a full pipe, a slow terminal) must stop neither receiving nor a stop. Lines are
+/// written in order on a queue of their own; while 1,024 wait, further ones are dropped.
 package final class LogLines: Sendable {
     private let logger: Logger
     private let queue = DispatchQueue(label: "ingestd-log")
     private let waiting = Atomic(0)
-    private static let waitingMax = 64
+    private static let waitingMax = 1_024
 
     package init(_ logger: Logger) { self.logger = logger }
 
@@ -162,6 +162,9 @@ package final class LogLines: Sendable {
 
     /// As `warn`, of what is as it should be.
     package func inform(_ line: String) { write(line, .info) }
+
+    /// As `warn`, of what failed.
+    package func error(_ line: String) { write(line, .error) }
 
     private func write(_ line: String, _ level: Logger.Level) {
         // Relaxed: only the count matters.
@@ -173,6 +176,10 @@ package final class LogLines: Sendable {
         }
     }
 
-    /// Returns once every line so far is written: for the end of a program.
-    package func flush() { queue.sync {} }
+    /// Returns once every line so far is written: for the end of a program. Of a log that blocks, after so many seconds.
+    package func flush(secondsMax: Double = 1) {
+        let isWritten = DispatchSemaphore(value: 0)
+        queue.async { isWritten.signal() }
+        _ = isWritten.wait(timeout: .now() + secondsMax)
+    }
 }

@@ -140,8 +140,14 @@ struct Progress {
 
 func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 
-/// A short or failed write to stderr loses the message, nothing else.
-func writeToStandardError(_ text: String) { _ = write(Array(text.utf8), to: STDERR_FILENO) }
+/// A short or failed write to stderr loses the message, nothing else; so does a reader that takes nothing for a tenth of a
+/// second, since an agent has datagrams to take.
+func writeToStandardError(_ text: String) {
+    var ready = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
+    // SAFETY: the call reads and writes the one structure, which outlives it.
+    guard unsafe poll(&ready, 1, 100) == 1 else { return }
+    _ = write(Array(text.utf8), to: STDERR_FILENO)
+}
 
 /// Prints a line on standard output; who closed a pipe does not want it.
 ///

@@ -54,6 +54,8 @@ struct RunCommand: ParsableCommand {
         }
         let unknown = SettingLayer.unknownVariables(environment)
         try Daemon(DaemonSettings(layers), unknownVariables: unknown).runUntilStopped()
+        // exit(3) waits for the stream of a log line that nobody takes.
+        _exit(EXIT_SUCCESS)
     }
 }
 

@@ -10,13 +10,13 @@ import Logging
 /// Assembles the daemon and keeps it until it is told to stop.
 struct Daemon {
     private let settings: DaemonSettings
-    private let logger: Logger
+    private let log: LogLines
     /// Of one kind at one time: a directory may have any number of files, and so have environments.
     private static let warningCountMax = 50
 
     init(_ settings: DaemonSettings, unknownVariables: [String]) {
         self.settings = settings
-        logger = Logger(label: "ingestd") { LineLogHandler(label: $0) }
+        log = LogLines(Logger(label: "ingestd") { LineLogHandler(label: $0) })
         warn(
             unknownVariables.map {
                 "environment variable \($0) is not an option and is ignored, see 'ingestd --help'"
@@ -26,6 +26,7 @@ struct Daemon {
     /// Opens the directory, binds, says that it is ready, and returns once it was told to stop and
     /// everything that was received is durable, sealed and published.
     func runUntilStopped() throws(Fault) {
+        defer { log.flush() }
         let counters = PipelineCounters()
         // Bound twice: an address that cannot be had is found before a directory is made for it, and while
         // the log is recovered senders get "port unreachable".
@@ -38,11 +39,11 @@ struct Daemon {
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
-        logger.info(
+        log.inform(
             "receiving on udp \(address), receive buffer \(socket.receiveBufferByteCount) bytes")
         let configuration = settings.pipelineConfiguration(zones, owners)
         let pipeline = try startPipeline(start, socket, keys, configuration, counters)
-        log(zones, "in force")
+        say(zones, "in force")
         let reload = ProcessSignals(onReload: {
             reloadKeys(of: pipeline)
             reloadZones(of: pipeline)
@@ -50,7 +51,7 @@ struct Daemon {
         })
         ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
         stopRequest.wait()
-        logger.info("stopping: draining, then sealing the segment")
+        log.inform("stopping: draining, then sealing the segment")
         pipeline.stop()
         withExtendedLifetime((signals, reload)) {}
         logSummary(counters)
@@ -68,15 +69,15 @@ struct Daemon {
                 files, clock: LinuxClock(), policy: settings.policy,
                 attributions: settings.attributionBound, acceptsClock: settings.acceptsClock,
                 counters: counters, random: &random)
-            log(start.directory, start.recovery)
+            say(start.directory, start.recovery)
             warn(start.warnings)
             if start.missingReserveByteCount > 0 {
-                logger.warning(
+                log.warn(
                     "\(start.missingReserveByteCount) bytes of the reserve were not allocated (a sparse copy, or a file system that cannot), \(settings.dataDirectory)/reserve, they are allocated again"
                 )
             }
             if start.hasSpentReserve {
-                logger.warning(
+                log.warn(
                     "disk full: recovery used the reserve file, \(settings.dataDirectory), free disk space"
                 )
             }
@@ -91,12 +92,12 @@ struct Daemon {
     }
 
     /// Whether to go on: not if the daemon was told to stop before the clock had come by the log.
-    private func waitForClock(after log: LogStart, _ stopRequest: WaitSemaphore) -> Bool {
-        let wait = ClockWait(log, clock: LinuxClock(), isAccepted: settings.acceptsClock)
+    private func waitForClock(after last: LogStart, _ stopRequest: WaitSemaphore) -> Bool {
+        let wait = ClockWait(last, clock: LinuxClock(), isAccepted: settings.acceptsClock)
         let isOver = wait.run(
-            say: { logger.warning("\($0)") },
+            say: { log.warn($0) },
             isStopped: { stopRequest.wait(nanosecondsMax: 1_000_000_000) })
-        if !isOver { logger.info("stopped: nothing was received") }
+        if !isOver { log.inform("stopped: nothing was received") }
         return isOver
     }
 
@@ -105,9 +106,9 @@ struct Daemon {
         do {
             guard let keys = try settings.readKeys() else { return }
             pipeline.replaceKeys(by: keys)
-            logger.info("keys file reloaded: \(keys.keys.count) keys")
+            log.inform("keys file reloaded: \(keys.keys.count) keys")
         } catch {
-            logger.error("\(error.message); keeping the previous keys")
+            log.error("\(error.message); keeping the previous keys")
         }
     }
 
@@ -116,9 +117,9 @@ struct Daemon {
         do {
             let zones = try ZoneSettings.read(settings)
             pipeline.replaceZones(by: zones)
-            log(zones, "reloaded")
+            say(zones, "reloaded")
         } catch {
-            logger.error("\(error.message); keeping the previous zones")
+            log.error("\(error.message); keeping the previous zones")
         }
     }
 
@@ -128,15 +129,15 @@ struct Daemon {
             if settings.ownersPath.isEmpty { return }
             let owners = try settings.readOwners()
             pipeline.replaceOwners(by: owners)
-            logger.info("reward owners file reloaded: \(owners.count) rewards")
+            log.inform("reward owners file reloaded: \(owners.count) rewards")
         } catch {
-            logger.error("\(error.message); keeping the previous owners")
+            log.error("\(error.message); keeping the previous owners")
         }
     }
 
-    private func log(_ zones: BusinessZones, _ what: String) {
+    private func say(_ zones: BusinessZones, _ what: String) {
         if zones.version == 0 { return }
-        logger.info(
+        log.inform(
             """
             time zones \(what): \(settings.zoneName), \(zones.places.count) businesses with zones of their own, \
             version \(String(zones.version, radix: 16))
@@ -161,7 +162,11 @@ struct Daemon {
             return try Pipeline(
                 start, socket: socket, keys: keys, configuration: configuration,
                 counters: counters,
-                logger: logger, onFailure: { Fault($0).exit() })
+                log: log,
+                onFailure: { [log] in
+                    log.flush()
+                    Fault($0).exit()
+                })
         } catch {
             throw Fault(error)
         }
@@ -169,13 +174,13 @@ struct Daemon {
 
     // MARK: Log
 
-    private func log(
+    private func say(
         _ directory: DataDirectory<LinuxFileSystem>, _ recovery: RecoveryReport
     ) {
-        if directory.isNew { logger.info("new data directory \(settings.dataDirectory)") }
+        if directory.isNew { log.inform("new data directory \(settings.dataDirectory)") }
         warn(directory.warnings)
         warn(recovery.messages)
-        logger.info(
+        log.inform(
             """
             log recovered: last segment \(recovery.lastSegment.rawValue), \
             \(directory.manifest.sealedCount) sealed segments, \
@@ -184,29 +189,29 @@ struct Daemon {
     }
 
     private func warn(_ lines: [String]) {
-        for line in lines.prefix(Self.warningCountMax) { logger.warning("\(line)") }
+        for line in lines.prefix(Self.warningCountMax) { log.warn(line) }
         if lines.count > Self.warningCountMax {
-            logger.warning("\(lines.count - Self.warningCountMax) more such lines not shown")
+            log.warn("\(lines.count - Self.warningCountMax) more such lines not shown")
         }
     }
 
     private func logSummary(_ counters: PipelineCounters) {
-        logger.info(
+        log.inform(
             """
             stopped: \(counters.receive[.datagrams]) datagrams received, \
             \(counters.sync[.durableRows]) rows durable in \(counters.sync[.commits]) commits, \
             \(counters.compact[.segmentsSealed]) segments sealed, \
             \(counters.compact[.segmentsExpired]) expired
             """)
-        for line in CompactionSummary(counters).lines { logger.info("\(line)") }
+        for line in CompactionSummary(counters).lines { log.inform(line) }
         let steps = counters.commit[.clockSteps]
         if steps > 0 {
-            logger.warning(
+            log.warn(
                 "the wall clock stepped \(steps) times during this run and was not followed: check time synchronisation"
             )
         }
         let refused = RefusalSummary(counters)
-        if !refused.text.isEmpty { logger.warning("refused in this run: \(refused.text)") }
+        if !refused.text.isEmpty { log.warn("refused in this run: \(refused.text)") }
     }
 }
 
@@ -223,11 +228,7 @@ struct ReadyLine {
         return "{\"ready\":true,\"udp\":\"\(udp)\",\"http\":\(http),\"pid\":\(processID)}"
     }
 
-    /// Prints the line and flushes it, also into a pipe.
-    func print() {
-        Swift.print(text)
-        fflush(nil)
-    }
+    func print() { printLine(text, to: STDOUT_FILENO) }
 }
 
 /// A start whose clock is behind the log's last block: the clock is wrong now, or was wrong before. Blocks would be dated
@@ -285,7 +286,6 @@ final class ProcessSignals {
     /// neither lost nor fatal.
     /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one.
     static func prepare() throws(Fault) {
-        ProcessStart.prepare()
         var limit = rlimit()
         // SAFETY: the call writes the one structure, which outlives it.
         let isKnown = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0

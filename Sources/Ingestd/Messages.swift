@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Glibc
 import IngestFormat
@@ -34,11 +35,24 @@ extension Fault {
         self.init(ExitReason(rawValue: error.exitCode) ?? .inputOutput, "\(error)")
     }
 
-    /// Ends the process. Nothing is left to flush: files are written and synced by their own owners.
+    /// Ends the process. Nothing is left to flush: files are written and synced by their own owners. Who does not take the
+    /// line, or takes none, does not keep the process.
     func exit() -> Never {
-        FileHandle.standardError.write(Data((line + "\n").utf8))
-        Glibc.exit(reason.rawValue)
+        let isWritten = DispatchSemaphore(value: 0)
+        DispatchQueue(label: "ingestd.fault").async {
+            printLine(line, to: STDERR_FILENO)
+            isWritten.signal()
+        }
+        _ = isWritten.wait(timeout: .now() + 1)
+        _exit(reason.rawValue)
     }
+}
+
+/// Writes a line past the streams of C, of which a flush would wait for a log that blocks. One that fails loses the line.
+func printLine(_ line: String, to descriptor: Int32) {
+    let bytes = Array((line + "\n").utf8)
+    // SAFETY: the array is there for the length of the call.
+    _ = unsafe write(descriptor, bytes, bytes.count)
 }
 
 /// Writes log lines to standard error, each made fit for one line of a terminal or a collector, whatever

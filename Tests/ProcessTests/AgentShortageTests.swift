@@ -25,6 +25,35 @@ extension ProcessSuite {
             return try #require(Int(match.1))
         }
 
+        @Test
+        func `a log that nobody reads keeps an agent neither from datagrams nor from its end`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let log = try FullPipe(in: folder)
+            let path = "\(folder.path)/socket"
+            let agent = try log.start(
+                "ingest-send",
+                [
+                    "--to", daemon.address, "--spool", "\(folder.path)/spool", "--listen",
+                    "unix:\(path)",
+                ])
+            #expect(eventually { FileManager.default.fileExists(atPath: path) || !agent.isRunning })
+            log.fill()
+            let unix = try UnixSocket(SOCK_DGRAM, to: path)
+            for number in 0..<20 {
+                unix.send(AgentProgram.line(number))
+                if number % 5 == 0 { unix.send("not json") }
+            }
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: 20) })
+            agent.send(SIGTERM)
+            let ended = agent.end()
+            #expect(ended.code == 0)
+            #expect(try AgentProgram.summary(ended)["refused"] as? Int == 4)
+        }
+
         @Test func `of a flood each datagram is counted or dropped, and memory stays small`()
             throws
         {

@@ -32,30 +32,39 @@ extension ProcessSuite {
             #expect(segments.unsealed == 0)
         }
 
-        @Test func `a second signal ends a daemon that hangs in its stop`() throws {
+        @Test func `a log that nobody reads keeps no daemon from its stop`() throws {
             let folder = try TemporaryFolder()
-            let log = "\(folder.path)/log"
-            try #require(mkfifo(log, 0o600) == 0)
-            // A reader that reads nothing, and never waits itself.
-            let pipe = open(log, O_RDWR | O_NONBLOCK)
-            try #require(pipe >= 0)
-            defer { close(pipe) }
-            let running = try Running(
-                "/bin/bash",
-                [
-                    "-c", "exec \"$1\" --data \"$2\" --udp 127.0.0.1:0 2>\"$3\"", "bash",
-                    Programs.path("ingestd"), folder.data, log,
-                ], in: folder)
+            let log = try FullPipe(in: folder)
+            let running = try log.start("ingestd", ["--data", folder.data, "--udp", "127.0.0.1:0"])
             #expect(eventually { running.output.contains("\n") || !running.isRunning })
-            let filler = [UInt8](repeating: 0x78, count: 4_096)
-            while write(pipe, filler, filler.count) > 0 {}
-            #expect(
-                eventually {
-                    running.send(SIGTERM)
-                    return !running.isRunning
-                })
-            let ended = running.end()
-            #expect(ended.code == 128 + SIGTERM)
+            log.fill()
+            running.send(SIGTERM)
+            #expect(running.end().code == 0)
+            let reader = Reader(folder: folder)
+            #expect(try reader.run("verify").code == 0)
+            #expect(try reader.status().segments.unsealed == 0)
+        }
+
+        @Test func `a fault that cannot be said ends with its code all the same`() throws {
+            let folder = try TemporaryFolder()
+            for target in ["/dev/full", "/dev/null"] {
+                let ended = try run(
+                    "/bin/bash",
+                    [
+                        "-c", "exec \"$1\" --data \"$2\" 2>\"$3\"", "bash",
+                        Programs.path("ingestd"), "\(folder.path)/no/data", target,
+                    ], in: folder)
+                #expect(ended.code == 66, "\(target)")
+            }
+        }
+
+        @Test func `a second signal ends a daemon in its stop`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            // Both wait when it goes on, and the second one comes at once behind the first.
+            for signal in [SIGSTOP, SIGTERM, SIGINT, SIGCONT] { daemon.signal(signal) }
+            let ended = daemon.end()
+            #expect([128 + SIGTERM, 128 + SIGINT].contains(ended.code), "\(ended)")
             #expect(try Reader(folder: folder).run("verify").code == 0)
         }
 

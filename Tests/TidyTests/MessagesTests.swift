@@ -16,7 +16,7 @@ struct MessagesTests {
     /// Lines that begin none: comments, ends of messages, what is said when all is well or is for the maintainers.
     private static let others = [
         "///", "detail:", "advice:", "Advice", "return \"try", "remedy", "case .writeAccess:",
-        "case .resources:", "case .space, nil:", ".inconsistent(", "logger.info(", "abstract:",
+        "case .resources:", "case .space, nil:", ".inconsistent(", "log.inform(", "abstract:",
         "the log is sound", "restart the daemon", "help:", "accepted by --accept-clock",
         "% of the log",
         "0x", ", beginning with", "the clock of this machine", "an unknown number",

@@ -157,7 +157,8 @@ enum UnsafeFiles {
             "UDPTransport": "hands buffers to sendmmsg",
         ],
         "Ingestd": [
-            "Daemon": "hands C strings and sets of signals to system calls"
+            "Daemon": "hands C strings and sets of signals to system calls",
+            "Messages": "writes a line",
         ],
         "IngestSend": [
             "Agent/DatagramSocket":

@@ -356,20 +356,22 @@ import Testing
         }
     }
 
-    @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost64Lines() {
+    @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost1024Lines() {
         let gate = Gate()
         let written = LineRecorder()
         var logger = Logger(label: "test") { _ in BlockedHandler(gate: gate, written: written) }
         logger.logLevel = .trace
         let lines = LogLines(logger)
         gate.mutex.withLock { _ in
-            for index in 0..<1000 { lines.warn("line \(index)") }
+            for index in 0..<10_000 { lines.warn("line \(index)") }
+            // Nor a stop.
+            lines.flush(secondsMax: 0.01)
         }
-        lines.flush()
-        #expect((64...65).contains(written.lines.count))
+        lines.flush(secondsMax: 600)
+        #expect((1_024...1_025).contains(written.lines.count))
         #expect(written.lines.first == "line 0")
         lines.warn("after")
-        lines.flush()
+        lines.flush(secondsMax: 600)
         #expect(written.lines.last == "after")
     }
 }
