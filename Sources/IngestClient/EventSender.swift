@@ -59,11 +59,16 @@ public final class EventSender: Sendable {
     private static func spool(
         _ directory: String, _ identity: SenderIdentity, _ options: Options
     ) throws(ClientError) -> Spool<LinuxFileSystem>.Opened {
-        let files: LinuxFileSystem
+        let (files, isTaken): (LinuxFileSystem, Bool)
         do throws(StorageError) {
             files = try LinuxFileSystem(path: directory, create: true)
+            isTaken = try DataDirectory.isThere(in: files)
         } catch {
             throw ClientError(spool: error)
+        }
+        if isTaken {
+            throw .badOption(
+                name: "spool", got: directory, allowed: "a directory that is no daemon's")
         }
         let asked = options.senderID ?? options.key?.sender
         return try Spool.open(

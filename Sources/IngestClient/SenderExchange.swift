@@ -348,7 +348,8 @@ extension SenderStream {
         if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
-        if acks.isBlocked { timers.blocked(by: .noCredit, now: now) } else { timers.unblocked() }
+        // An ok that acks nothing ends no block: packets may be refused, and the questions between them answered.
+        if acks.isBlocked { timers.blocked(by: .noCredit, now: now) }
         pump(now: now)
     }
 

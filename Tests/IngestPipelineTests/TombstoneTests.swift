@@ -17,6 +17,23 @@ struct TombstoneTests {
         return windows
     }
 
+    @Test("Nor is a sender told that it may send while its key has all its windows")
+    func allWindows() {
+        var bench = WindowBench(quotas: KeyQuotas.Bounds(windowCountMax: 1))
+        bench.keyID = 1
+        #expect(bench.send(0, acks: false) == .accepted)
+        bench.key = WindowBench.key(8)
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
+        #expect(bench.refusals().map(\.status) == [.busy] && bench.windows.unopened.count == 0)
+        #expect(bench.send(0) == .shed)
+        #expect(bench.refusals().map(\.status) == [.busy])
+        // One that is silent for long makes room, for the heartbeat too.
+        bench.advance(milliseconds: 601_000)
+        #expect(bench.heartbeat(next: 1, base: 0) == nil)
+        #expect(bench.refusals().isEmpty && bench.windows.unopened.count == 1)
+        #expect(bench.send(0) == .accepted)
+    }
+
     @Test("W7: a key whose tombstones are full of young ones gets no new senders, other keys do")
     func full() {
         let log = Self.ended(Limits.expiredEpochOfKeyCountMax, of: 1)

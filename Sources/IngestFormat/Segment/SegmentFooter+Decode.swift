@@ -6,8 +6,9 @@ extension SegmentFooter {
     ///
     /// **Errors** `torn` for fewer bytes; `notThisFile` for another segment or directory; `newerFormat` for
     /// a version or a section of a later release; else `corrupt`. Offsets are from the footer's first byte.
+    /// - Parameter withWindows: without them it has none: with all that there may be they are some hundred MiB.
     package static func decode(
-        _ bytes: [UInt8], trailer: SegmentTrailer
+        _ bytes: [UInt8], trailer: SegmentTrailer, withWindows: Bool = true
     ) throws(FormatError) -> SegmentFooter {
         guard UInt64(bytes.count) == trailer.footerByteCount else {
             throw .torn(
@@ -26,7 +27,9 @@ extension SegmentFooter {
         footer.days = try FooterTables.decode(FooterTables.days, reader, sections, of: bytes)
         footer.ledger = try decodeLedger(reader, sections.raw(.ledger, of: bytes))
         footer.lost = try decodeLost(reader, sections.raw(.lost, of: bytes))
-        footer.windows = try SenderWindows.decode(sections.raw(.windows, of: bytes))
+        if withWindows {
+            footer.windows = try SenderWindows.decode(sections.raw(.windows, of: bytes))
+        }
         footer.attributions = try decodeAttributions(reader, sections.raw(.attributions, of: bytes))
         try footer.checkSums(reader)
         return footer

@@ -163,6 +163,14 @@ package struct SenderWindows: Hashable, Sendable {
 
     package init() {}
 
+    /// Those with which a segment begins, as far as its own footer tells: where they begin, and nothing of what had come.
+    package init(before footer: SegmentFooter) {
+        let opened = Set(footer.ledger.lazy.filter { $0.window.start != nil }.map(\.key))
+        for (key, window) in footer.windows.open where !opened.contains(key) {
+            open[key] = SenderWindow(start: window.start, keyID: window.keyID, lastSeen: .min)
+        }
+    }
+
     /// Of all open windows together.
     package var checkPlaceCount: Int { checkPlaces.count }
 

@@ -22,8 +22,9 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
     /// Those of the block that was read last, and of the one that was made of several.
     private let rows = BlockRows()
     private let madeRows = BlockRows()
-    /// What the ledgers of the blocks make of no windows at all.
-    private var windows = SenderWindows()
+    /// What the ledgers of the blocks make of the windows with which the segment begins, of which no more is known here than
+    /// where they begin.
+    private var windows: SenderWindows
     private var pending = PendingBlock()
 
     /// Whether a segment is better rewritten.
@@ -54,6 +55,7 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
 
     private init(_ file: Files.File, _ footer: SegmentFooter) {
         (self.file, self.footer, directory) = (file, footer, footer.directory)
+        windows = SenderWindows(before: footer)
     }
 
     private mutating func write(
@@ -61,7 +63,8 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
         to recorder: inout WriteRecorder<Files.File>
     ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
         var segment = SegmentAccumulator(
-            header: reader.header, counters: SegmentCounters(), windows: SenderWindows())
+            header: reader.header, counters: SegmentCounters(),
+            windows: SenderWindows(before: footer))
         try recorder.write(reader.header.encode(), at: 0)
         let buffer = ReadBuffer()
         for entry in footer.blocks {
@@ -120,7 +123,7 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
             throw different(0)
         }
         counted.idsCompleteSince = footer.idsCompleteSince
-        // What windows there were before the segment is not known here: each entry has done to none what it did to them.
+        // The entries of the made blocks do to the windows what those of the blocks did.
         guard segment.windows == windows else { throw different(0) }
         counted.windows = footer.windows
         var expected = footer

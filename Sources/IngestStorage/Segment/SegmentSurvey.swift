@@ -191,8 +191,9 @@ package struct SealedBlocks<Files: FileSystem> {
     package let entries: [BlockIndexEntry]
     /// Block ordinals given in the segment.
     package let ordinalCount: UInt32
-    /// `nil` if it cannot be believed.
-    package let footer: SegmentFooter?
+    /// Of its footer; 0 where the footer cannot be believed.
+    package let claimCountMin: Int
+    private let hasFooter: Bool
 
     /// **Errors** `io`; `newerFormat`. A segment that is missing or damaged has the blocks that are left of it.
     package init(
@@ -201,13 +202,15 @@ package struct SealedBlocks<Files: FileSystem> {
         ordinalCount = segment.blockCount
         let sealed = try StorageError.readable { () throws(StorageError) in
             let reader = try SegmentReader(segment.number, directory: directory, in: files)
-            return (file: reader.file, footer: try reader.readFooter(of: segment))
+            let footer = try reader.readFooter(of: segment, withWindows: false)
+            return (file: reader.file, footer: footer)
         }
         if let sealed {
-            (file, entries, footer) = (sealed.file, sealed.footer.blocks, sealed.footer)
+            (file, entries) = (sealed.file, sealed.footer.blocks)
+            (hasFooter, claimCountMin) = (true, sealed.footer.claimCountMin)
             return
         }
-        footer = nil
+        (hasFooter, claimCountMin) = (false, 0)
         let found = try StorageError.readable { () throws(StorageError) in
             let survey = try SegmentSurvey(segment.number, directory: directory, in: files)
             return (file: try survey.open(in: files), blocks: survey.blocks)
@@ -219,7 +222,7 @@ package struct SealedBlocks<Files: FileSystem> {
     /// Blocks of the segment, by the commits in them, of which nobody knows where they are; 0 where its footer says which
     /// were lost. Blocks of a file that was exchanged are not the segment's.
     package var unreadableCount: Int {
-        if footer != nil { return 0 }
+        if hasFooter { return 0 }
         let own = entries.prefix { $0.endOrdinal <= ordinalCount }
         return max(0, own.reduce(Int(ordinalCount)) { $0 - Int($1.summary.commitCount) })
     }
@@ -231,5 +234,20 @@ package struct SealedBlocks<Files: FileSystem> {
         guard let file else { return [] }
         return try SegmentReader<Files>.readNames(
             entries, of: file, number, directory, mayMiss: true)
+    }
+}
+
+extension SegmentFooter {
+    /// Rows that are counted and have an id, at least: all that are counted but those that may lack one.
+    package var claimCountMin: Int {
+        var counted: UInt64 = 0
+        // Any number may stand in a file.
+        for entry in ledger {
+            let sum = counted.addingReportingOverflow(entry.events[Int(Verdict.counted.rawValue)])
+            counted = sum.overflow ? .max : sum.partialValue
+        }
+        let ids = blocks.reduce(UInt64(0)) { $0 &+ UInt64($1.summary.eventHashCount) }
+        let both = min(counted, rowCount) &+ min(ids, rowCount)
+        return Int(clamping: both - min(both, rowCount))
     }
 }

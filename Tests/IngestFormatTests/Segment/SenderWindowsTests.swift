@@ -133,6 +133,40 @@ struct SenderWindowsTests {
         #expect(bySum.open[Self.key(1)]?.sequences.missingCount ?? 0 > 0)
     }
 
+    @Test("so they do where a footer alone tells where windows begin")
+    func sumsBehindAFooter() {
+        let (early, late) = (Self.key(1), Self.key(2))
+        var windows = SenderWindows()
+        windows.apply(
+            [
+                Self.entry(early, [0...65_999, 66_001...70_000]) { ($0.start, $0.keyID) = (0, 3) },
+                Self.entry(late, [5...6]) { $0.start = 5 },
+            ], at: 1)
+        // The hole is filled behind what came after it; and a heartbeat alone passes a packet that is missing.
+        let blocks = [
+            [Self.entry(early, [70_003...70_003]), Self.entry(late) { $0.floor = 9 }],
+            [Self.entry(early, [66_000...66_000]), Self.entry(late, [10...11])],
+            [
+                Self.entry(early, [70_001...70_002]),
+                Self.entry(Self.key(3), [0...4]) { $0.start = 0 },
+            ],
+        ]
+        var footer = SegmentFooter(header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
+        var sum = LedgerSum()
+        for (time, block) in blocks.enumerated() {
+            sum.add(block, at: Int64(time))
+            windows.apply(block, at: Int64(time))
+        }
+        (footer.ledger, footer.windows) = (sum.entries, windows)
+        var (byBlock, bySum) = (SenderWindows(before: footer), SenderWindows(before: footer))
+        for (time, block) in blocks.enumerated() { byBlock.apply(block, at: Int64(time)) }
+        bySum.apply(sum.entries)
+        #expect(bySum == byBlock)
+        #expect(byBlock.open[late]?.sequences.missingCount == 2 + 2)
+        #expect(Set(byBlock.open.keys) == Set(windows.open.keys))
+        #expect(byBlock.open[early]?.keyID == 3)
+    }
+
     @Test("of the expired epochs of a key the oldest fold into one for all its unknown senders")
     func expiredEpochs() {
         var expired = ExpiredEpochs()

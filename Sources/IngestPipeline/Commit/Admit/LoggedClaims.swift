@@ -318,7 +318,7 @@ extension ClaimReach {
                 return
             }
             tooOldCount = 0
-            claimCount += blocks.footer?.claimCountMin ?? 0
+            claimCount += blocks.claimCountMin
             if claimCount > claimCountMax {
                 let (firstBlock, idCount) = Self.skipped(blocks.entries, claimCount - claimCountMax)
                 self.init(
@@ -352,19 +352,4 @@ extension ClaimReach {
 
 extension Manifest {
     fileprivate var hasExpired: Bool { lastExpired.rawValue > 0 }
-}
-
-extension SegmentFooter {
-    /// Rows that are counted and have an id, at least: all that are counted but those that may lack one.
-    var claimCountMin: Int {
-        var counted: UInt64 = 0
-        // Any number may stand in a file.
-        for entry in ledger {
-            let sum = counted.addingReportingOverflow(entry.events[Int(Verdict.counted.rawValue)])
-            counted = sum.overflow ? .max : sum.partialValue
-        }
-        let ids = blocks.reduce(UInt64(0)) { $0 &+ UInt64($1.summary.eventHashCount) }
-        let both = min(counted, rowCount) &+ min(ids, rowCount)
-        return Int(clamping: both - min(both, rowCount))
-    }
 }

@@ -218,7 +218,7 @@ struct AdmittedWindows: ~Copyable {
             return .refused(.malformed)
         }
         guard let index = table.find(packet.key) else {
-            return considerUnopened(packet, told, now)
+            return considerUnopened(packet, told, now, &ledger)
         }
         if let asks = table.entries[index].window.asksForAcks, asks != packet.asksForAcks {
             refuseUnknown(packet, .refused)
@@ -259,13 +259,16 @@ struct AdmittedWindows: ~Copyable {
 
     /// A heartbeat of a sender that has no window.
     private mutating func considerUnopened(
-        _ packet: SequencedPacket, _ told: Heartbeat, _ now: StageTime
+        _ packet: SequencedPacket, _ told: Heartbeat, _ now: StageTime,
+        _ ledger: inout BlockLedger
     ) -> HeartbeatVerdict {
         if isOver(packet, now) {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        if quotaOfBeginning(packet, now) != nil {
+        if quotaOfBeginning(packet, now) != nil
+            || !makeRoom(for: packet.source.provenKeyID, now, &ledger)
+        {
             // Nor would its first batch open a window.
             refuseUnknown(packet, .busy)
             return .taken
