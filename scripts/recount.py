@@ -2,8 +2,8 @@
 
     recount.py SQL FOLDER
 
-FOLDER has rewards.csv, days.csv, campaigns.csv, reward-days.csv and events.csv. Prints how many rows were equal; ends with 1, and with
-some of the rows that differ, if one is not. Needs the Python package duckdb.
+FOLDER has rewards.csv, days.csv, campaigns.csv, reward-days.csv and events.csv, exported with --no-csv-safe. Prints how many
+rows were equal; ends with 1, and with some of the rows that differ, if one is not. Needs the Python package duckdb.
 """
 
 import sys

@@ -1,5 +1,6 @@
 -- Every counter of rewards, days, campaigns and reward-days, recomputed from the rows of the log (docs/counting.md).
--- For DuckDB. Wants a table or view `events` with the columns of `ingest-reader export events`, for example
+-- For DuckDB. Wants a table or view `events` with the columns of `ingest-reader export events` (of CSV: with
+-- --no-csv-safe, so that names are as they are), for example
 --
 --     CREATE VIEW events AS SELECT * FROM read_csv('events.csv', all_varchar = true);
 --

@@ -254,9 +254,10 @@ struct DirectoryLoad {
         let log = try LogFigures(directory)
         let events = Double(max(1, log.rowCount))
         Report.line(
-            "sent, durable",
+            "sent, durable, lost",
             "\(grouped(sent.eventCount)) at \(grouped(Int(sent.eventsPerSecond)))/s, "
-                + "\(grouped(log.rowCount)) events")
+                + "\(grouped(log.rowCount)), "
+                + "\(grouped(sent.eventCount - min(sent.eventCount, log.rowCount))) events")
         let compact =
             after.nanoseconds(ofThread: "compact") - before.nanoseconds(ofThread: "compact")
         Report.line(

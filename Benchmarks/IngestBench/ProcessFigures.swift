@@ -93,7 +93,13 @@ struct ProgramRun {
     let exitCode: Int32
     /// On all cores, user and system together.
     let cpuSeconds: Double
+    /// Its own, or where this process had more when it was started, that: the kernel counts both as one.
     let residentByteCountMax: UInt64
+    let isOwnMemory: Bool
+
+    var memoryText: String {
+        (isOwnMemory ? "" : "less than ") + mebibytes(residentByteCountMax)
+    }
 
     init(_ program: String, _ arguments: [String]) throws {
         let startedAt = SenderClock.monotonicNanoseconds()
@@ -109,6 +115,9 @@ struct ProgramRun {
         exitCode = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
         cpuSeconds = Self.seconds(usage.ru_utime) + Self.seconds(usage.ru_stime)
         residentByteCountMax = UInt64(max(0, usage.ru_maxrss)) << 10
+        // SAFETY: the kernel writes one rusage.
+        unsafe getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        isOwnMemory = residentByteCountMax > UInt64(max(0, usage.ru_maxrss)) << 10
     }
 
     private static func seconds(_ time: timeval) -> Double {

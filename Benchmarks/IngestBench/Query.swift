@@ -156,11 +156,11 @@ struct QueryFigures {
         for _ in 0..<runCount { runs.append(try run(arguments)) }
         let times = runs.map { $0.seconds * 1000 }.sorted()
         let cpu = runs.map { $0.cpuSeconds * 1000 }.sorted()
-        let memory = runs.map { $0.residentByteCountMax }.max() ?? 0
+        let memory = runs.max { $0.residentByteCountMax < $1.residentByteCountMax }
         Report.line(
             name,
             "p50 \(fixed(percentile(times, 0.5), 1)) ms, max \(fixed(percentile(times, 1), 1)), "
-                + "CPU \(fixed(percentile(cpu, 0.5), 1)), \(mebibytes(memory))", goal: goal)
+                + "CPU \(fixed(percentile(cpu, 0.5), 1)), \(memory?.memoryText ?? "")", goal: goal)
     }
 
     /// A query that fails has no time.
@@ -174,22 +174,32 @@ struct QueryFigures {
     }
 
     private func reportExport(_ path: String) throws {
-        let rowCount = try SnapshotFigures(path).rewardCountMax
         for format in ["csv", "ndjson"] {
             let file = path + ".export"
             let run = try run([
                 "export", "rewards", "--data", path, "--format", format, "--out", file,
             ])
-            let attributes = try FileManager.default.attributesOfItem(atPath: file)
+            let (byteCount, lineCount) = try Self.count(file)
+            let rowCount = lineCount - (format == "csv" ? 1 : 0)
             try FileManager.default.removeItem(atPath: file)
-            let byteCount = (attributes[.size] as? NSNumber)?.uint64Value ?? 0
             Report.line(
                 "export rewards, \(format)",
                 "\(fixed(run.seconds, 2)) s, \(mebibytes(byteCount)), "
                     + "\(grouped(Int(Double(rowCount) / run.seconds))) rows/s, CPU "
                     + "\(fixed(run.cpuSeconds * 1e9 / Double(max(1, rowCount)), 0)) ns/row, "
-                    + mebibytes(run.residentByteCountMax), goal: "≥ 2,000,000 rows/s")
+                    + run.memoryText, goal: "≥ 2,000,000 rows/s")
         }
+    }
+
+    /// Bytes and lines of a file.
+    private static func count(_ path: String) throws -> (byteCount: UInt64, lineCount: Int) {
+        let file = try FileHandle(forReadingFrom: URL(filePath: path))
+        var (byteCount, lineCount) = (0 as UInt64, 0)
+        while let piece = try file.read(upToCount: 1 << 20), !piece.isEmpty {
+            byteCount += UInt64(piece.count)
+            lineCount += piece.count { $0 == 0x0A }
+        }
+        return (byteCount, lineCount)
     }
 }
 
@@ -289,14 +299,6 @@ struct SnapshotFigures {
     init(_ directory: String) throws {
         let files = try LinuxFileSystem(path: directory, create: false)
         manifest = try ManifestStore(files: files).readNewest()
-    }
-
-    /// Rows of the largest run that holds rewards, of no more keys than there are: of a directory that was stopped,
-    /// about all of them.
-    var rewardCountMax: UInt64 {
-        min(
-            manifest.runs(of: .rewards).map { UInt64($0.rowCount) }.max() ?? 0,
-            UInt64(manifest.shard.nextKey))
     }
 
     func report() throws {

@@ -8,8 +8,6 @@ import IngestFormat
 /// **Cost** That of `SegmentCounters.fold`, and a few hundred bytes a block.
 package struct SegmentAccumulator: ~Copyable {
     package let header: SegmentHeader
-    /// The last four bytes of the segment's header.
-    private let headerChecksum: UInt32
     package let counters: SegmentCounters
     private var blocks: [BlockIndexEntry] = []
     private var ledger = LedgerSum()
@@ -37,7 +35,6 @@ package struct SegmentAccumulator: ~Copyable {
     package init(header: SegmentHeader, counters: SegmentCounters, windows: SenderWindows) {
         self.header = header
         self.windows = windows
-        headerChecksum = header.encode().suffix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
         self.counters = counters
         nextName = header.firstName.rawValue
         nextKey = header.firstKey.rawValue
@@ -82,7 +79,7 @@ package struct SegmentAccumulator: ~Copyable {
         sealedAt: Int64, keys: [RewardKey]
     ) throws(CounterMergeError<Never>) -> SegmentFooter {
         var footer = SegmentFooter(
-            header: header, headerChecksum: headerChecksum, sealedAt: sealedAt)
+            header: header, headerChecksum: header.checksum, sealedAt: sealedAt)
         footer.blockCount = blockCount
         if let lastSummary {
             footer.lastBlockChecksum = lastSummary.chainChecksum

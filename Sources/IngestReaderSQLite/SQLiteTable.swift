@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
+import Foundation
 import GRDB
 import IngestReader
 import IngestReaderTool
@@ -15,24 +16,37 @@ enum SQLiteTable {
     static func write(_ job: ExportJob, to path: String, _ onRows: (Int) -> Void) throws {
         do {
             let queue = try DatabaseQueue(path: path, configuration: configuration)
+            let journalMode = try queue.writeWithoutTransaction { database in
+                let mode = try String.fetchOne(database, sql: "PRAGMA journal_mode")
+                // Nobody sees the file before it is complete, synced and renamed: a journal would protect nothing.
+                try database.execute(sql: "PRAGMA journal_mode = OFF")
+                return mode
+            }
             try queue.inTransaction(.exclusive) { database in
                 try job.give(to: Inserter(job.table, database), onRows)
                 return .commit
             }
+            // As it was in the file that this is a copy of.
+            if journalMode == "wal" {
+                try queue.writeWithoutTransaction {
+                    try $0.execute(sql: "PRAGMA journal_mode = WAL")
+                }
+            }
             try queue.close()
         } catch let error as DatabaseError {
-            throw SQLiteFailure(error.message ?? "SQLite error \(error.resultCode.rawValue)")
+            let isOfFile = [.SQLITE_ERROR, .SQLITE_CORRUPT, .SQLITE_NOTADB].contains(
+                error.resultCode)
+            throw SQLiteFailure(
+                error.message ?? "SQLite error \(error.resultCode.rawValue)", isOfFile: isOfFile)
         }
     }
 
-    /// Nobody sees the file before it is complete, synced and renamed: a journal would protect nothing.
     private static var configuration: Configuration {
         var configuration = Configuration()
         configuration.journalMode = .default
         configuration.prepareDatabase { database in
             try database.execute(
                 sql: """
-                    PRAGMA journal_mode = OFF;
                     PRAGMA synchronous = OFF;
                     PRAGMA cache_size = -65536;
                     """)
@@ -84,6 +98,9 @@ private struct SQLiteValues: ValueSink {
         _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell
     ) {
         switch cell() {
+        // Of a text SQLite's own call would take what stands before the first NUL.
+        case .text(let text) where text.utf8.contains(0):
+            values.append(Data(text.utf8).databaseValue)
         case .text(let text), .decimal(let text): values.append(text.databaseValue)
         case .count(let count): values.append(value(count))
         case .number(let text): values.append(Double(text).databaseValue)
@@ -142,7 +159,8 @@ struct SQLiteSchema {
     }
 
     var insert: String {
-        "INSERT INTO \(name) VALUES (\(columns.map { _ in "?" }.joined(separator: ", ")))"
+        let values = columns.map { $0.type == "TEXT" ? "CAST(? AS TEXT)" : "?" }
+        return "INSERT INTO \(name) VALUES (\(values.joined(separator: ", ")))"
     }
 
     var createIndexes: [String] {

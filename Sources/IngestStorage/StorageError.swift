@@ -57,7 +57,7 @@ extension StorageError: CustomStringConvertible {
         case .io(let path, let call, let errno):
             "\(call) failed: \(Self.text(errno)), \(path), \(remedy)"
         case .diskFull(let path, let call, let errno, _):
-            "disk full: \(call): \(Self.text(errno)), \(path), free space on this file system; "
+            "disk full: \(call): \(Self.text(errno)), \(path), free space or inodes there; "
                 + "nothing durable was lost"
         case .durabilityLost(let path, let call, let errno):
             "durability lost: \(call): \(Self.text(errno)), \(path), check the disk, then start "

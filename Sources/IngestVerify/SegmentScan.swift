@@ -18,6 +18,8 @@ struct SegmentScan<Files: FileSystem> {
     /// Lets a write that is under way come to its end.
     let pause: @Sendable () -> Void
     private var recount: SegmentRecount
+    /// `nil` if it could not be read.
+    private var header: SegmentHeader?
 
     private var number: SegmentNumber { segment.number }
     private var name: String { recount.file }
@@ -56,7 +58,9 @@ struct SegmentScan<Files: FileSystem> {
 
     private mutating func readHeader(_ file: Files.File) throws(StorageError) {
         do {
-            recount.begin(try SegmentReader<Files>.readHeader(file, number, directory))
+            let header = try SegmentReader<Files>.readHeader(file, number, directory)
+            self.header = header
+            recount.begin(header)
         } catch {
             guard error.isOfData else { throw error }
             // A segment that is being created has no header yet, or part of one, and no block.
@@ -178,6 +182,9 @@ struct SegmentScan<Files: FileSystem> {
                     ("lost ranges of the segment in the manifest", segment.lost, footer.lost),
                 ], isOther ? .corruption : .difference, in: name, at: offset)
         }
+        recount.report.hold(
+            [("header's checksum in the footer", footer.headerChecksum, header?.checksum)],
+            in: name, at: offset)
         let index = Index(
             blocks: footer.blocks, blockCount: footer.blockCount, end: offset, lost: footer.lost)
         try countBlocks(file, index)

@@ -85,6 +85,43 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("footer ") })
     }
 
+    @Test("A file of another name is read itself, and not the one whose name it bears inside")
+    func copies() throws {
+        let fixture = try LogFixture.random(seed: 57, segmentCount: 4)
+        try fixture.expire(1)
+        for name in try fixture.fileNames where name.hasSuffix(".run") {
+            let bytes = try #require(fixture.files.disk.contents(name))
+            for isGood in [true, false] {
+                _ = try fixture.files.create("copy.run")
+                fixture.files.disk.damage("copy.run") { $0 = bytes }
+                // The other of the two is damaged.
+                let damaged = isGood ? name : "copy.run"
+                fixture.flip(damaged, byte: bytes.count / 2)
+                #expect(try Self.inspect(fixture, "copy.run").0 == isGood, "\(name)")
+                if isGood { fixture.flip(name, byte: bytes.count / 2) }
+                try fixture.files.unlink("copy.run")
+            }
+        }
+    }
+
+    @Test("Bytes behind the end of a file of one record are damage")
+    func behindTheEnd() throws {
+        let fixture = try LogFixture.random(seed: 58)
+        let keys = SessionKeys(directory: fixture.manifest.directory).encode()
+        for (name, bytes) in [
+            (FileName.durableMark.text, fixture.bytes(.durableMark)),
+            (FileName.sessionKeys.text, keys),
+        ] {
+            for more in [0, 1] {
+                if try !fixture.files.names().contains(name) { _ = try fixture.files.create(name) }
+                fixture.files.disk.damage(name) { $0 = bytes + [UInt8](repeating: 7, count: more) }
+                #expect(try Self.inspect(fixture, name).0 == (more == 0), "\(name)")
+                #expect(try fixture.verify().exitCode == (more == 0 ? 0 : 65), "\(name)")
+            }
+            fixture.files.disk.damage(name) { $0 = bytes }
+        }
+    }
+
     @Test("A file that is none of ours, or not there, is said to be so")
     func others() throws {
         let fixture = try LogFixture.random(seed: 56, segmentCount: 0, liveBlockCount: 0)

@@ -304,31 +304,37 @@ import Testing
     @Test("Only refusals that have no row are taken for those of lines, of opted-out ones none")
     func rowlessRefusals() throws {
         func refusals(
-            _ events: [(Verdict, UInt64)], rows: UInt64, _ policy: CountingPolicy,
+            _ events: [(Verdict, UInt64)], _ rows: [CounterColumn: UInt64],
+            _ policy: CountingPolicy,
             _ rowCounts: [Verdict: UInt64] = [:]
         ) -> LedgerRefusals {
             var entry = LedgerEntry(key: .plain)
             for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
             var totals = LogTotals()
             totals.add([entry])
-            totals.rowCount = rows
-            return LedgerRefusals(totals, rowCounts, [policy], optedOutCount: 0)
+            var sums = CounterRow()
+            for (column, count) in rows { sums[column] = count }
+            return LedgerRefusals(totals, sums, rowCounts, [policy], optedOutCount: 0)
         }
         let events: [(Verdict, UInt64)] = [(.counted, 5), (.tooOld, 3), (.noConsent, 10)]
-        #expect(refusals(events, rows: 8, CountingPolicy()).isEmpty)
+        let rows: [CounterColumn: UInt64] = [.impressions: 5, .refusedClicks: 3]
+        #expect(refusals(events, rows, CountingPolicy()).isEmpty)
         // Where events whose consent is not set are refused nobody knows which of them opted out.
-        #expect(!refusals(events, rows: 8, CountingPolicy(countsConsentNotSet: false)).isEmpty)
-        var some = refusals(events, rows: 6, CountingPolicy())
+        #expect(!refusals(events, rows, CountingPolicy(countsConsentNotSet: false)).isEmpty)
+        var some = refusals(events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
         for (lineCount, taken) in [(1, 1), (5, 1), (1, nil)] as [(UInt64, UInt64?)] {
             let found = try some.take(lineCount, of: EventDescriptor()) {
                 () throws(ReaderError) in false
             }
             #expect(found?.count == taken && (found == nil || found?.reason == .tooOld))
         }
-        // Rows that are known of a verdict are none of those without.
-        var others = refusals(
-            events + [(.conflict, 2)], rows: 8, CountingPolicy(), [.counted: 5, .tooOld: 3])
-        let found = try others.take(3, of: EventDescriptor()) { () throws(ReaderError) in false }
-        #expect(found?.count == 2 && found?.reason == .conflict)
+        // Events of a verdict that have rows, of days of the file or of others, are none of those without.
+        for rowCounts in [[:], [.counted: 5, .tooOld: 3]] as [[Verdict: UInt64]] {
+            var others = refusals(events + [(.conflict, 2)], rows, CountingPolicy(), rowCounts)
+            let found = try others.take(3, of: EventDescriptor()) { () throws(ReaderError) in
+                false
+            }
+            #expect(found?.count == 2 && found?.reason == .conflict)
+        }
     }
 }

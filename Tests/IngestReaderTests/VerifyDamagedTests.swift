@@ -73,6 +73,22 @@ import Testing
         }
     }
 
+    @Test("A header that is not the one that the footer was written for is found by both")
+    func header() throws {
+        let fixture = try LogFixture.random(seed: 46)
+        let name = FileName.segment(SegmentNumber(rawValue: 1))
+        var header = try SegmentHeader.decode(
+            Array(fixture.bytes(name)[..<SegmentHeader.byteCount]))
+        header.createdAt += 1
+        var bytes = fixture.bytes(name)
+        bytes.replaceSubrange(..<SegmentHeader.byteCount, with: header.encode())
+        fixture.replace(name, bytes)
+        let report = try fixture.verify()
+        #expect(report.exitCode == 65, "\(report.findings)")
+        #expect(report.findings.map(\.what) == ["header's checksum in the footer"])
+        #expect(try !InspectorTests.inspect(fixture, name.text).0)
+    }
+
     @Test("Runs that there is nothing to hold against have no rows of days that cannot be")
     func impossibleDays() throws {
         let fixture = try LogFixture.random(seed: 45)

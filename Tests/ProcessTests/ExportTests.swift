@@ -10,8 +10,8 @@ extension ProcessSuite {
 
         /// Names that need quotes, escapes and more than ASCII; amounts; a refused event, all names of which are known.
         private static let events = [
-            #"{"eventType":"impression","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-19T08:00:00Z","eventId":"x","metadata":{"viewability":"0.75","duration":"1.5","platform":"iOS"}}"#,
-            #"{"eventType":"redemption","rewardId":"r,\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"=c ü"}}"#,
+            #"{"eventType":"impression","rewardId":"r,\u0000\"1\"","businessId":"b\n1","timestamp":"2026-11-19T08:00:00Z","eventId":"x","metadata":{"viewability":"0.75","duration":"1.5","platform":"iOS"}}"#,
+            #"{"eventType":"redemption","rewardId":"r,\u0000\"1\"","businessId":"b\n1","timestamp":"2026-11-20T08:00:00.25Z","consent":"optIn","metadata":{"revenue":"12.5","spend":"0.000001","campaign":"=c ü"}}"#,
             #"{"eventType":"click","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:00Z","sessionId":"s","source":"mail"}"#,
             #"{"eventType":"impression","rewardId":"ü-2","businessId":"b-2","timestamp":"2026-11-20T09:00:01Z","metadata":{"viewability":"0.1","duration":"9","format":"video","source":"mail"}}"#,
         ]
@@ -98,6 +98,31 @@ extension ProcessSuite {
             }
             let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
             #expect(!left.contains { $0.hasSuffix(".tmp") || $0.contains("journal") }, "\(left)")
+        }
+
+        @Test(.enabled(if: hasPython, "no python3 to make the file with"))
+        func `an SQLite file keeps its journal mode, and a name that is taken is said`() throws {
+            let reader = try Self.directory()
+            let path = "\(reader.folder.path)/own.sqlite"
+            func python(_ script: String) throws -> String {
+                try run(
+                    Self.python,
+                    ["python3", "-c", "import sqlite3; d = sqlite3.connect('\(path)'); \(script)"],
+                    in: reader.folder
+                ).output
+            }
+            _ = try python(
+                "d.execute('PRAGMA journal_mode = WAL'); d.execute('CREATE TABLE t (x)'); "
+                    + "d.execute('CREATE VIEW days AS SELECT * FROM t'); d.commit(); d.close()")
+            let rewards = try reader.run(
+                ["export", "rewards", "--format", "sqlite", "--out", path])
+            #expect(rewards.code == 0, "\(rewards.errors)")
+            #expect(
+                try python(
+                    "print(*d.execute('PRAGMA journal_mode').fetchone(), "
+                        + "*d.execute('SELECT count(*) FROM rewards').fetchone())") == "wal 2\n")
+            let days = try reader.run(["export", "days", "--format", "sqlite", "--out", path])
+            #expect(days.code == 64 && days.errors.contains("--force"), "\(days.errors)")
         }
 
         @Test

@@ -38,7 +38,10 @@ enum ImportRules {
             "SystemPackage", "Dispatch",
         ]),
         "IngestReaderProgram": system.union(["IngestReaderTool"]),
-        "IngestReaderSQLite": system.union(["IngestReaderTool", "IngestReader", "GRDB"]),
+        // `Data` is what GRDB takes for bytes.
+        "IngestReaderSQLite": system.union([
+            "IngestReaderTool", "IngestReader", "GRDB", "Foundation",
+        ]),
         "IngestSend": system.union([
             "IngestClient", "IngestStorage", "IngestFormat", "CIngestLinux", "ArgumentParser",
             "Dispatch",

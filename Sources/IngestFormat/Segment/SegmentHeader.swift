@@ -77,6 +77,11 @@ package struct SegmentHeader: Hashable, Sendable {
 
     package func encode() -> [UInt8] { Self.layout.encode(self, magic: Self.magic) }
 
+    /// That of its bytes: their last four. The footer has it too.
+    package var checksum: UInt32 {
+        encode().suffix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    }
+
     /// Checks and decodes the first 192 bytes of a segment file; more may follow.
     /// - Parameters:
     ///   - directory: the directory that the file lies in; `nil` = any.

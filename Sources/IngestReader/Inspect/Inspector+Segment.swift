@@ -36,8 +36,11 @@ extension Inspector {
     mutating func describeSegment(
         _ file: Files.File, byteCount: UInt64
     ) throws(StorageError) {
-        try describeHeader(file)
+        let header = try describeHeader(file)
         let sealed = try describeFooter(file, byteCount: byteCount)
+        if let header, let footer = sealed?.footer, footer.headerChecksum != header.checksum {
+            bad("the footer is of another header: checksum \(Self.hex(footer.headerChecksum))")
+        }
         try describeBlocks(file, footer: sealed?.footer)
         if let (footer, trailer) = sealed {
             describe(footer, trailer)
@@ -51,20 +54,23 @@ extension Inspector {
         cannotSee("whether counters are what the rows say: ingest-reader verify recounts them")
     }
 
-    private mutating func describeHeader(_ file: Files.File) throws(StorageError) {
+    private mutating func describeHeader(
+        _ file: Files.File
+    ) throws(StorageError) -> SegmentHeader? {
         let bytes = try file.readArray(at: 0, byteCount: SegmentHeader.byteCount)
         let number: SegmentNumber?
         if case .segment(let meantNumber)? = meant { number = meantNumber } else { number = nil }
         let header = decoding("header", at: 0) { () throws(FormatError) in
             try SegmentHeader.decode(bytes, segment: number)
         }
-        guard let header else { return }
+        guard let header else { return nil }
         let gap = UInt64(SegmentHeader.byteCount)..<SegmentLayout.blocksOffset
         let gapEnd = min(try file.byteCount(), gap.upperBound)
         let end = try file.endOfContent(in: gap.lowerBound..<max(gap.lowerBound, gapEnd))
         if end > gap.lowerBound { bad("bytes between header and blocks at offset \(end - 1)") }
         line("header", "segment \(header.segment.rawValue), shard \(header.shard)")
         indented(Self.text(header.encode(), SegmentHeader.layout))
+        return header
     }
 
     // MARK: Blocks

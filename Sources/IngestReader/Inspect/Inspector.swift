@@ -110,6 +110,7 @@ package struct Inspector<Files: FileSystem> {
             try DurableMark.decode(bytes)
         }
         guard let mark else { return }
+        try checkEnd(of: file, behind: DurableMark.byteCount)
         line("mark", "everything before \(mark.position.text) is durable")
         line("directory", Self.hex(mark.directory.rawValue))
         cannotSee("the log: it may be durable further than the mark says")
@@ -123,6 +124,15 @@ package struct Inspector<Files: FileSystem> {
         line("reserve", "room that the daemon keeps for a disk that is full")
     }
 
+    /// Holds a file of one record to its end.
+    private mutating func checkEnd(
+        of file: Files.File, behind byteCount: Int
+    ) throws(StorageError) {
+        if try file.byteCount() > UInt64(byteCount) {
+            bad("bytes behind the end, at offset \(byteCount)")
+        }
+    }
+
     /// Says of the keys when they were made, and not what they are.
     private mutating func describeSessionKeys(_ file: Files.File) throws(StorageError) {
         let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount)
@@ -130,6 +140,7 @@ package struct Inspector<Files: FileSystem> {
             try SessionKeys.decode(bytes)
         }
         guard let keys else { return }
+        try checkEnd(of: file, behind: SessionKeys.byteCount)
         line("directory", Self.hex(keys.directory.rawValue))
         for key in keys.keys where key.madeAt != 0 {
             line("key", "made at \(TimeText.utc(key.madeAt))")
@@ -180,7 +191,7 @@ extension Inspector {
         guard let header else { return }
         line("header", "\(header.table.name) run \(header.fileNumber.rawValue)")
         indented(Self.text(header.encode(), RunHeader.layout))
-        let run = try RunReader(header.entry, in: files)
+        let run = try RunReader<Files>(header.entry, directory: nil, file)
         try describePages(run)
         switch header.table {
         case .expired:

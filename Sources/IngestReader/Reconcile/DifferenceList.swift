@@ -111,38 +111,52 @@ final class DifferenceList<Scratch: FileSystem> {
 /// A line is taken for one if the rules of a segment refuse it whatever the time, or if these are not known to this day,
 /// so that it cannot have counted. One that was refused for its time or its rate, before its names were known, is not.
 struct LedgerRefusals {
-    /// By reason: those that no line was taken for.
+    /// Reasons whose rows have counters together, and these.
+    private static let outcomes: [(reasons: [Verdict], columns: [CounterColumn])] = [
+        ([.notViewable], [.notViewableImpressions]),
+        ([.invalidTraffic], [.invalidImpressions, .invalidClicks, .invalidRedemptions]),
+        ([.conflict], [.conflictImpressions, .conflictClicks, .conflictRedemptions]),
+        (
+            [.undetermined, .tooOld, .tooEarly, .outsideWindow, .noConsent],
+            [.refusedImpressions, .refusedClicks, .refusedRedemptions]
+        ),
+    ]
+
+    /// The columns of the counters that are asked for.
+    static var columns: CounterColumnSet { CounterColumnSet(outcomes.flatMap(\.columns)) }
+
+    /// By reason: those that may have no row, less the lines that were taken for them.
     private var counts: [Verdict: UInt64]
-    private var count: UInt64
+    /// By outcome: those that have none, of which there may be fewer.
+    private var rowless: [UInt64]
     private let policies: [CountingPolicy]
 
     /// - Parameters:
     ///   - totals: of the log.
+    ///   - rows: the counters of all its rows.
     ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
     ///   - policies: of its segments.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(
-        _ totals: LogTotals, _ rowCounts: [Verdict: UInt64], _ policies: Set<CountingPolicy>,
-        optedOutCount: UInt64
+        _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
+        _ policies: Set<CountingPolicy>, optedOutCount: UInt64
     ) {
-        var counts = Verdict.counts(totals.events).filter {
+        var all = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
         }
         // Nobody but those who opted out is refused for consent where events whose consent is not set count.
         let isOptOut = policies.allSatisfy(\.countsConsentNotSet)
         let never: [Verdict] = [.malformed, .wrongBusiness] + (isOptOut ? [.noConsent] : [])
-        let neverRows = never.reduce(UInt64(0)) {
-            $0 + (counts.removeValue(forKey: $1) ?? 0)
+        for verdict in never { all.removeValue(forKey: verdict) }
+        let optedOut = min(optedOutCount, all[.noConsent] ?? 0)
+        all[.noConsent]? -= optedOut
+        rowless = Self.outcomes.map { [all] outcome in
+            let count = outcome.reasons.reduce(UInt64(0)) { $0.saturatingSum(all[$1] ?? 0) }
+            let rowCount = outcome.columns.reduce(UInt64(0)) { $0.saturatingSum(rows[$1]) }
+            return count - min(count, rowCount)
         }
-        for (verdict, count) in counts {
-            counts[verdict] = count - min(count, rowCounts[verdict] ?? 0)
-        }
-        let optedOut = min(optedOutCount, counts[.noConsent] ?? 0)
-        counts[.noConsent]? -= optedOut
-        let all = totals.events.reduce(UInt64(0)) { $0.saturatingSum($1) }
-        let others = neverRows.saturatingSum(optedOut).saturatingSum(totals.rowCount)
-        count = all - min(all, others)
-        self.counts = counts
+        for (verdict, count) in all { all[verdict] = count - min(count, rowCounts[verdict] ?? 0) }
+        counts = all
         self.policies = policies.map { policy in
             var policy = policy
             (policy.ageMicrosecondsMax, policy.leadMicrosecondsMax) = (nil, .max)
@@ -150,7 +164,7 @@ struct LedgerRefusals {
         }
     }
 
-    var isEmpty: Bool { count == 0 }
+    var isEmpty: Bool { rowless.allSatisfy { $0 == 0 } }
 
     /// Takes some of `lineCount` equal lines.
     ///
@@ -168,10 +182,12 @@ struct LedgerRefusals {
         // What comes first may have refused it all the same.
         reasons += [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow, .conflict]
         for reason in reasons {
-            let taken = min(lineCount, counts[reason] ?? 0, count)
+            guard let outcome = Self.outcomes.firstIndex(where: { $0.reasons.contains(reason) })
+            else { continue }
+            let taken = min(lineCount, counts[reason] ?? 0, rowless[outcome])
             if taken == 0 { continue }
             counts[reason]? -= taken
-            count -= taken
+            rowless[outcome] -= taken
             return (reason, taken)
         }
         return nil

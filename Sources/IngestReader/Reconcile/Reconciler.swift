@@ -104,13 +104,25 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let rowCounts = try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
         var refusals = LedgerRefusals(
-            try source.totals(), rowCounts, try source.policies(),
+            try source.totals(), try sumRows(), rowCounts, try source.policies(),
             optedOutCount: found.optedOutCount)
         for part in 0..<partCount {
             try compare(sent, with: logged, part, &refusals, into: outcome)
         }
         try outcome.finish(days, &found, into: differences)
         return found
+    }
+
+    /// The counters of all rows that tell which events of the ledger have none.
+    private func sumRows() throws(ReaderError) -> CounterRow {
+        var sums = CounterRow()
+        try source.forEachPage(of: .days, LedgerRefusals.columns, 0...UInt32.max, names) {
+            (page) throws(ReaderError) in
+            for row in 0..<page.rowCount {
+                guard sums.add(page.counters(row)) else { throw .overflow }
+            }
+        }
+        return sums
     }
 
     // MARK: The two sides

@@ -97,13 +97,14 @@ struct InspectCommand: ParsableCommand {
 
     func run() throws {
         let path = path
+        _ = try ReconcileCommand.open(path, "give a file of a data directory")
         let output = OutputBuffer(StandardOutput.write)
         let isSound = try Inspector.run(path: path) { line in
             output.put(TerminalText.escaped(line) + "\n")
         }
         try Ending.check(
             isSound ? EXIT_SUCCESS : 65,
-            "corrupt: see the lines marked CORRUPT, \(path), restore the file from a copy"
+            "corrupt: see the lines marked CORRUPT, \(path), restore what ingest-reader verify names"
         ) { try output.flush() }
     }
 

@@ -74,7 +74,9 @@ struct ExplainCommand: ParsableCommand {
 
     @Argument(help: "reward or day.") var subject: Subject
     @Argument(help: "The reward id; of a day the business id.") var id: String
-    @Argument(help: ArgumentHelp("Of a day: YYYY-MM-DD.", valueName: "date")) var date: CivilDay?
+    @Argument(
+        help: ArgumentHelp("Of a day: YYYY-MM-DD.", valueName: "date"), transform: CivilDay.parse)
+    var date: CivilDay?
     @Option(help: ArgumentHelp("Of a reward: only this business's events.", valueName: "id"))
     var business: String?
     @OptionGroup var dates: DateOptions
@@ -162,7 +164,7 @@ struct ReconcileCommand: ParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() throws {
-        let input = try Self.open(file)
+        let input = try Self.open(file, "give a file of lines")
         let scratch = try Self.files(at: Environment.value("TMPDIR") ?? "/tmp")
         try output.answer { reader, formatter in
             let reconciler = Reconciler(reader, with: input, days: dates.range, scratch: scratch)
@@ -197,13 +199,13 @@ struct ReconcileCommand: ParsableCommand {
         }
     }
 
-    private static func open(_ path: String) throws -> LinuxFile {
+    static func open(_ path: String, _ advice: String) throws -> LinuxFile {
         // The operator gave it: it may be a link.
         let (directory, name) = ExportCommand.split(Environment.resolved(path) ?? path)
         do { return try files(at: directory).open(name, .read) } catch {
             guard let error = error as? StorageError else { throw error }
             guard case .corrupt = error else { throw ReaderError(error) }
-            throw Ending(code: 66, message: "not a regular file, \(path), give a file of lines")
+            throw Ending(code: 66, message: "not a regular file, \(path), \(advice)")
         }
     }
 }

@@ -94,6 +94,13 @@ struct ExportCommand: ParsableCommand {
             let error = ReaderError(error)
             throw Ending.cannotWrite(error.what, error.path)
         } catch let error as SQLiteFailure {
+            if error.isOfFile && !force {
+                throw Ending(
+                    code: 64,
+                    message:
+                        "--out cannot take the table, \(error.what), \(out), export to a file of "
+                        + "another name, or replace it with --force")
+            }
             throw Ending.cannotWrite(error.what, out)
         }
     }
@@ -196,7 +203,11 @@ struct ExportCommand: ParsableCommand {
 /// Why an SQLite file could not be written.
 package struct SQLiteFailure: Error {
     package let what: String
-    package init(_ what: String) { self.what = what }
+    /// Whether it is for what the file had in it.
+    package let isOfFile: Bool
+    package init(_ what: String, isOfFile: Bool = false) {
+        (self.what, self.isOfFile) = (what, isOfFile)
+    }
 }
 
 /// What an export writes: one table of one cut, or a part of it.

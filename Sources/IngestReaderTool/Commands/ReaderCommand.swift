@@ -56,10 +56,12 @@ struct OutputOptions: ParsableArguments {
 
 /// `--from` and `--to`.
 struct DateOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("First day.", valueName: "date"))
+    @Option(
+        help: ArgumentHelp("First day, YYYY-MM-DD.", valueName: "date"), transform: CivilDay.parse)
     var from: CivilDay?
 
-    @Option(help: ArgumentHelp("Last day.", valueName: "date"))
+    @Option(
+        help: ArgumentHelp("Last day, YYYY-MM-DD.", valueName: "date"), transform: CivilDay.parse)
     var to: CivilDay?
 
     var range: DayRange { DayRange(from: from, to: to) }
@@ -71,9 +73,16 @@ struct DateOptions: ParsableArguments {
     }
 }
 
-extension CivilDay: ExpressibleByArgument {
-    public init?(argument: String) { self.init(argument) }
+extension CivilDay {
+    /// The day of an argument.
+    static func parse(_ argument: String) throws -> CivilDay {
+        guard let day = CivilDay(argument) else {
+            throw ValidationError("expected a day that there is, as YYYY-MM-DD")
+        }
+        return day
+    }
 }
+
 extension OutputFormat: ExpressibleByArgument {}
 extension RewardsQuery.Order: ExpressibleByArgument {}
 

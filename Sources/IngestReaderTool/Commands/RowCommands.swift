@@ -54,7 +54,9 @@ struct DayCommand: ParsableCommand {
         commandName: "day", abstract: "The counters of one business on one day.")
 
     @Argument(help: "The business id.") var business: String
-    @Argument(help: ArgumentHelp("The day, YYYY-MM-DD.", valueName: "date")) var date: CivilDay
+    @Argument(
+        help: ArgumentHelp("The day, YYYY-MM-DD.", valueName: "date"), transform: CivilDay.parse)
+    var date: CivilDay
     @OptionGroup var output: OutputOptions
 
     func run() throws {

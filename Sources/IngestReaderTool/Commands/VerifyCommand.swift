@@ -8,7 +8,7 @@ import IngestVerify
 struct VerifyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
-        abstract: "Recount every row of the log, and check every byte of every file.",
+        abstract: "Recount every row of the log, and check every byte of its files.",
         discussion: """
             Exit code 0 if all counters are what the rows say; 1 if some are not; 65 if a file is \
             damaged or evidence was lost. Works beside a running daemon. The report has the cut in it; \
