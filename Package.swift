@@ -195,6 +195,7 @@ let package = Package(
             name: "IngestReaderTests",
             dependencies: [
                 "IngestReader", "IngestReaderTool", "IngestVerify", "IngestPipeline",
+                "IngestCounting",
                 "IngestStorage", "IngestFormat", "TestSupport", "PipelineTestSupport",
             ],
             swiftSettings: optimised),

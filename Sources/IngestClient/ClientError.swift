@@ -308,7 +308,7 @@ extension ClientError.SpoolFailure {
             "corrupt: \(detail), \(path) at byte \(offset), restore this spool as it was, or find by"
                 + " ingest-reader reconcile what is not counted, and send that from its source"
         case .diskFull:
-            "the spool's disk is full, \(path), free space on this file system; no accepted event is"
+            "the spool's disk is full, \(path), free space or inodes on this file system; no accepted event is"
                 + " lost"
         case .durabilityLost(let call, let errno):
             "durability lost: \(call): \(systemMessage(errno)), \(path), check the disk, then send again"

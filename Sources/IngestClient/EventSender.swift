@@ -68,7 +68,8 @@ public final class EventSender: Sendable {
         }
         if isTaken {
             throw .badOption(
-                name: "spool", got: directory, allowed: "a directory that is no daemon's")
+                name: "spool", got: directory,
+                allowed: "another directory: this is the data directory of an ingestd")
         }
         let asked = options.senderID ?? options.key?.sender
         return try Spool.open(

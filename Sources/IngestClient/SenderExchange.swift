@@ -323,6 +323,7 @@ extension SenderStream {
         // What was not heard while it had ended is no silence.
         timers.heard(now: now)
         timers.progressed(now: now)
+        timers.unblocked()
         sendHeartbeat(now: now)
     }
 
@@ -381,7 +382,10 @@ extension SenderStream {
             timers.unblocked()
             acks.unsupportedSince = nil
         }
-        if isAllFinal { timers.waitsSince = nil }
+        if isAllFinal {
+            timers.waitsSince = nil
+            timers.unblocked()
+        }
         // It waits for damaged packets until it knows the base.
         if acks.floor < min(window.base, window.damagedEnd) { timers.requestHeartbeat(now: now) }
     }

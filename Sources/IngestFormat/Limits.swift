@@ -194,7 +194,7 @@ package enum Limits {
     package static let daemonDescriptorCountMin = 64
 
     // MARK: Queries
-    /// Rows whose counters a listing holds at a time, 80 to 272 bytes each; of more, a range after the other.
+    /// Rows whose counters a listing holds at a time, 100 to 250 bytes each; of more, a range after the other.
     package static let queryRowCountMax = 1 << 20
     /// The days that event times can fall on in any zone, since 1970-01-01: a row of another day is damage.
     package static var businessDays: ClosedRange<Int32> { -1...106_652 }

@@ -153,6 +153,7 @@ package final class LogLines: Sendable {
     private let logger: Logger
     private let queue = DispatchQueue(label: "ingestd-log")
     private let waiting = Atomic(0)
+    private let dropped = Atomic(0)
     private static let waitingMax = 1_024
 
     package init(_ logger: Logger) { self.logger = logger }
@@ -168,18 +169,35 @@ package final class LogLines: Sendable {
 
     private func write(_ line: String, _ level: Logger.Level) {
         // Relaxed: only the count matters.
-        guard waiting.load(ordering: .relaxed) < Self.waitingMax else { return }
+        guard waiting.load(ordering: .relaxed) < Self.waitingMax else {
+            dropped.add(1, ordering: .relaxed)
+            return
+        }
         waiting.add(1, ordering: .relaxed)
         queue.async { [self] in
             logger.log(level: level, "\(line)")
-            waiting.subtract(1, ordering: .relaxed)
+            if waiting.subtract(1, ordering: .relaxed).newValue > 0 { return }
+            // Behind those that waited.
+            let lost = dropped.exchange(0, ordering: .relaxed)
+            if lost > 0 {
+                logger.warning(
+                    "\(lost) log lines dropped: standard error was not read, see the program that reads it"
+                )
+            }
         }
     }
 
-    /// Returns once every line so far is written: for the end of a program. Of a log that blocks, after so many seconds.
-    package func flush(secondsMax: Double = 1) {
+    /// Returns once every line so far is written: for the end of a program. Of a log that takes none for so many seconds,
+    /// then.
+    package func flush(stallSecondsMax: Double = 1) {
         let isWritten = DispatchSemaphore(value: 0)
         queue.async { isWritten.signal() }
-        _ = isWritten.wait(timeout: .now() + secondsMax)
+        var left = Int.max
+        while isWritten.wait(timeout: .now() + stallSecondsMax) == .timedOut {
+            // Relaxed: only the count matters.
+            let now = waiting.load(ordering: .relaxed)
+            if now >= left { return }
+            left = now
+        }
     }
 }

@@ -16,37 +16,32 @@ enum SQLiteTable {
     static func write(_ job: ExportJob, to path: String, _ onRows: (Int) -> Void) throws {
         do {
             let queue = try DatabaseQueue(path: path, configuration: configuration)
-            let journalMode = try queue.writeWithoutTransaction { database in
-                let mode = try String.fetchOne(database, sql: "PRAGMA journal_mode")
-                // Nobody sees the file before it is complete, synced and renamed: a journal would protect nothing.
-                try database.execute(sql: "PRAGMA journal_mode = OFF")
-                return mode
-            }
             try queue.inTransaction(.exclusive) { database in
                 try job.give(to: Inserter(job.table, database), onRows)
                 return .commit
             }
-            // As it was in the file that this is a copy of.
-            if journalMode == "wal" {
-                try queue.writeWithoutTransaction {
-                    try $0.execute(sql: "PRAGMA journal_mode = WAL")
-                }
-            }
             try queue.close()
         } catch let error as DatabaseError {
-            let isOfFile = [.SQLITE_ERROR, .SQLITE_CORRUPT, .SQLITE_NOTADB].contains(
-                error.resultCode)
             throw SQLiteFailure(
-                error.message ?? "SQLite error \(error.resultCode.rawValue)", isOfFile: isOfFile)
+                error.message ?? "SQLite error \(error.resultCode.rawValue)",
+                mayBeOfFile: ofFile.contains(error.resultCode))
         }
     }
 
+    /// What a file that has tables of others may be answered with.
+    private static let ofFile: [ResultCode] = [
+        .SQLITE_ERROR, .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_CONSTRAINT, .SQLITE_READONLY,
+    ]
+
+    /// Nobody sees the file before it is complete, synced and renamed: a journal would protect nothing.
     private static var configuration: Configuration {
         var configuration = Configuration()
         configuration.journalMode = .default
+        configuration.foreignKeysEnabled = false
         configuration.prepareDatabase { database in
             try database.execute(
                 sql: """
+                    PRAGMA journal_mode = OFF;
                     PRAGMA synchronous = OFF;
                     PRAGMA cache_size = -65536;
                     """)
@@ -71,11 +66,18 @@ private struct Inserter: RowVisitor {
         try database.execute(sql: schema.dropTable)
         try database.execute(sql: schema.createTable)
         let statement = try database.makeStatement(sql: schema.insert)
+        let encoding = try String.fetchOne(database, sql: "PRAGMA encoding")
         func insert(_ row: some OutputRow) throws {
             var sink = SQLiteValues()
             row.give(to: &sink)
             if let count = sink.overflow {
                 throw SQLiteFailure("a counter of \(count) does not fit an integer of SQLite")
+            }
+            // The cast of bytes loses some of them there.
+            if sink.hasNUL, encoding != "UTF-8" {
+                throw SQLiteFailure(
+                    "a name has NUL, which a file in \(encoding ?? "UTF-16") cannot take",
+                    mayBeOfFile: true)
             }
             statement.setUncheckedArguments(StatementArguments(sink.values + sink.micros))
             try statement.execute()
@@ -93,13 +95,17 @@ private struct SQLiteValues: ValueSink {
     private(set) var micros: [DatabaseValue] = []
     /// A number of more than 63 bits: SQLite has no such integers, and what it makes of them instead is rounded.
     private(set) var overflow: UInt64?
+    /// Whether a name has NUL.
+    private(set) var hasNUL = false
 
     mutating func put(
         _ name: StaticString, _ kind: OutputColumn.Kind, _ cell: @autoclosure () -> Cell
     ) {
         switch cell() {
-        // Of a text SQLite's own call would take what stands before the first NUL.
+        // GRDB hands over texts as C strings: of one with NUL SQLite would take what stands before that. Bytes become text
+        // by a cast.
         case .text(let text) where text.utf8.contains(0):
+            hasNUL = true
             values.append(Data(text.utf8).databaseValue)
         case .text(let text), .decimal(let text): values.append(text.databaseValue)
         case .count(let count): values.append(value(count))

@@ -201,6 +201,22 @@ enum Environment {
         return unsafe String(cString: resolved)
     }
 
+    static func files(at path: String) throws -> LinuxFileSystem {
+        do { return try LinuxFileSystem(path: path, create: false) } catch {
+            throw ReaderError(error)
+        }
+    }
+
+    /// A file that an operator gave: it may be a link.
+    static func openRegular(_ path: String, _ advice: String) throws -> LinuxFile {
+        let (directory, name) = ExportCommand.split(resolved(path) ?? path)
+        do { return try files(at: directory).open(name, .read) } catch {
+            guard let error = error as? StorageError else { throw error }
+            guard case .corrupt = error else { throw ReaderError(error) }
+            throw Ending(code: 66, message: "not a regular file, \(path), \(advice)")
+        }
+    }
+
     /// A variable of the process's environment; `nil` where it is not set, or empty.
     static func value(_ name: String) -> String? {
         // SAFETY: getenv gives a C string that nobody changes in this process, or nil.

@@ -140,13 +140,14 @@ struct Progress {
 
 func printToStandardError(_ line: String) { writeToStandardError(line + "\n") }
 
-/// A short or failed write to stderr loses the message, nothing else; so does a reader that takes nothing for a tenth of a
-/// second, since an agent has datagrams to take.
-func writeToStandardError(_ text: String) {
+/// A short or failed write to stderr loses the message, nothing else.
+func writeToStandardError(_ text: String) { _ = write(Array(text.utf8), to: STDERR_FILENO) }
+
+/// The same of an agent, which has datagrams to take: a reader that has no room within a tenth of a second gets no line.
+func tellStandardError(_ line: String) {
     var ready = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
     // SAFETY: the call reads and writes the one structure, which outlives it.
-    guard unsafe poll(&ready, 1, 100) == 1 else { return }
-    _ = write(Array(text.utf8), to: STDERR_FILENO)
+    if unsafe poll(&ready, 1, 100) == 1 { printToStandardError(line) }
 }
 
 /// Prints a line on standard output; who closed a pipe does not want it.

@@ -57,7 +57,7 @@ extension StorageError: CustomStringConvertible {
         case .io(let path, let call, let errno):
             "\(call) failed: \(Self.text(errno)), \(path), \(remedy)"
         case .diskFull(let path, let call, let errno, _):
-            "disk full: \(call): \(Self.text(errno)), \(path), free space or inodes there; "
+            "disk full: \(call): \(Self.text(errno)), \(path), free space or inodes on this file system; "
                 + "nothing durable was lost"
         case .durabilityLost(let path, let call, let errno):
             "durability lost: \(call): \(Self.text(errno)), \(path), check the disk, then start "

@@ -35,24 +35,29 @@ extension Fault {
         self.init(ExitReason(rawValue: error.exitCode) ?? .inputOutput, "\(error)")
     }
 
-    /// Ends the process. Nothing is left to flush: files are written and synced by their own owners. Who does not take the
-    /// line, or takes none, does not keep the process.
+    /// Ends the process. Nothing is left to flush: files are written and synced by their own owners.
     func exit() -> Never {
-        let isWritten = DispatchSemaphore(value: 0)
-        DispatchQueue(label: "ingestd.fault").async {
-            printLine(line, to: STDERR_FILENO)
-            isWritten.signal()
-        }
-        _ = isWritten.wait(timeout: .now() + 1)
+        printLine(line, to: STDERR_FILENO)
         _exit(reason.rawValue)
     }
 }
 
-/// Writes a line past the streams of C, of which a flush would wait for a log that blocks. One that fails loses the line.
+/// Writes a line past the streams of C, of which a flush would wait for a log that blocks. A descriptor that blocks holds up
+/// the caller for at most a second; one that fails loses the line.
 func printLine(_ line: String, to descriptor: Int32) {
-    let bytes = Array((line + "\n").utf8)
-    // SAFETY: the array is there for the length of the call.
-    _ = unsafe write(descriptor, bytes, bytes.count)
+    let isWritten = DispatchSemaphore(value: 0)
+    DispatchQueue(label: "ingestd.line").async {
+        var rest = Array((line + "\n").utf8)[...]
+        while !rest.isEmpty {
+            // SAFETY: the bytes are there for the length of the call.
+            let count = unsafe rest.withUnsafeBytes {
+                unsafe write(descriptor, $0.baseAddress, $0.count)
+            }
+            if count > 0 { rest = rest.dropFirst(count) } else if errno != EINTR { break }
+        }
+        isWritten.signal()
+    }
+    _ = isWritten.wait(timeout: .now() + 1)
 }
 
 /// Writes log lines to standard error, each made fit for one line of a terminal or a collector, whatever

@@ -195,6 +195,24 @@ struct AckedDeliveryTests {
         #expect(rig.failure == .notTaken(address: "", cause: .busy, seconds: 60))
     }
 
+    @Test func `A block ends with what waited, and is no cause of what is lost later`() {
+        let rig = Rig { $0.silenceNanosecondsMax = 60 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.ack(floor: 0, credit: 0, .busy)
+        rig.answer(floor: 1)
+        rig.pass(600 * Self.second)
+        rig.sendPackets(2)
+        for _ in 0..<62 {
+            rig.answer(floor: 1)
+            rig.pass(Self.second)
+        }
+        guard case .noProgress? = rig.failure else {
+            Issue.record("\(rig.failure as Any)")
+            return
+        }
+    }
+
     @Test func `A refused epoch ends the sender, with both epochs`() {
         let rig = Rig()
         rig.sendPackets(1)

@@ -1,4 +1,5 @@
 import Foundation
+import IngestCounting
 import IngestFormat
 import IngestStorage
 import TestSupport
@@ -299,6 +300,23 @@ import Testing
             try fixture.reader, with: file, memoryByteCountMax: 1 << 10, scratch: scratch)
         let error = #expect(throws: ReaderError.self) { try reconciler.run() }
         #expect(error?.kind == .io)
+    }
+
+    @Test("The reasons of refusals are grouped by the counters that rows of them add to")
+    func outcomes() throws {
+        for verdict in Verdict.allCases where verdict.isRefusal || verdict == .conflict {
+            let groups = LedgerRefusals.outcomes.filter { $0.reasons.contains(verdict) }
+            // Of these no event has a row.
+            let never: [Verdict] = [.malformed, .wrongBusiness]
+            #expect(groups.count == (never.contains(verdict) ? 0 : 1), "\(verdict.name)")
+            let types: [EventType] = verdict == .notViewable ? [.impression] : EventType.allCases
+            for (type, group) in types.flatMap({ type in groups.map { (type, $0) } }) {
+                let attributes = RowAttributes(
+                    type: type.rawValue, verdict: verdict, consent: 1, format: 0, bits: 0)
+                let column = try #require(CountingRule.columns(of: attributes).first)
+                #expect(group.columns.contains(column), "\(verdict.name), \(type)")
+            }
+        }
     }
 
     @Test("Only refusals that have no row are taken for those of lines, of opted-out ones none")

@@ -53,7 +53,7 @@ struct TestLog {
     }
 
     /// The next block; with three new names and two new keys, and rows of the keys there are then.
-    mutating func block(rowCount: Int = 20) -> Block {
+    mutating func block(rowCount: Int = 20, ledger more: [LedgerEntry] = []) -> Block {
         let context = BlockContext(
             directory: Self.directory, segment: segment, blockOrdinal: ordinal,
             commitEpoch: anchor.commitEpoch, previousChecksum: anchor.previousChecksum,
@@ -76,7 +76,8 @@ struct TestLog {
         entry.events[Int(Verdict.counted.rawValue)] = UInt64(rowCount)
         let buffer = BlockBuffer()
         let summary = encoder.encode(
-            rows: rows, names: names, keys: keys, ledger: [entry], context: context, into: buffer)
+            rows: rows, names: names, keys: keys, ledger: [entry] + more, context: context,
+            into: buffer)
         ordinal += 1
         anchor = LogAnchor(
             commitEpoch: anchor.commitEpoch + 1, previousChecksum: summary.headerChecksum,

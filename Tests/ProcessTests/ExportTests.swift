@@ -112,7 +112,8 @@ extension ProcessSuite {
                 ).output
             }
             _ = try python(
-                "d.execute('PRAGMA journal_mode = WAL'); d.execute('CREATE TABLE t (x)'); "
+                "d.execute('PRAGMA journal_mode = WAL'); "
+                    + "d.execute('CREATE TABLE t (x)'); "
                     + "d.execute('CREATE VIEW days AS SELECT * FROM t'); d.commit(); d.close()")
             let rewards = try reader.run(
                 ["export", "rewards", "--format", "sqlite", "--out", path])
@@ -120,9 +121,26 @@ extension ProcessSuite {
             #expect(
                 try python(
                     "print(*d.execute('PRAGMA journal_mode').fetchone(), "
-                        + "*d.execute('SELECT count(*) FROM rewards').fetchone())") == "wal 2\n")
+                        + "*d.execute('SELECT count(*), max(id = ?) FROM rewards', "
+                        + "('r,' + chr(0) + '\"1\"',)).fetchone())") == "wal 2 1\n")
             let days = try reader.run(["export", "days", "--format", "sqlite", "--out", path])
             #expect(days.code == 64 && days.errors.contains("--force"), "\(days.errors)")
+            // Another table may hold what the one had that is replaced.
+            _ = try python(
+                "d.execute('CREATE TABLE u (x REFERENCES rewards)'); d.execute('INSERT INTO u VALUES (1)'); "
+                    + "d.commit(); d.close()")
+            #expect(
+                try reader.run(["export", "rewards", "--format", "sqlite", "--out", path]).code == 0
+            )
+            // Where names with NUL cannot be stored they are not cut.
+            let wide = "\(reader.folder.path)/wide.sqlite"
+            _ = try python(
+                "d = sqlite3.connect('\(wide)'); d.execute('PRAGMA encoding = \"UTF-16le\"'); "
+                    + "d.execute('CREATE TABLE t (x)'); d.commit(); d.close()")
+            let cut = try reader.run(["export", "rewards", "--format", "sqlite", "--out", wide])
+            #expect(cut.code == 64 && cut.errors.contains("a name has NUL"), "\(cut.errors)")
+            let left = try FileManager.default.contentsOfDirectory(atPath: reader.folder.path)
+            #expect(!left.contains { $0.contains(".tmp") }, "\(left)")
         }
 
         @Test

@@ -32,6 +32,18 @@ extension ProcessSuite {
             return try 1_024 * #require(Int(line.split(separator: " ")[1]))
         }
 
+        @Test func `a data directory is no spool`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            #expect(daemon.stop().code == 0)
+            let before = try FileManager.default.contentsOfDirectory(atPath: folder.data).sorted()
+            let ended = try run(
+                "ingest-send", ["--to", daemon.address, "--spool", folder.data], in: folder)
+            #expect(ended.code == 64 && ended.errorLines.count == 1, "\(ended.errors)")
+            let after = try FileManager.default.contentsOfDirectory(atPath: folder.data).sorted()
+            #expect(before == after)
+        }
+
         @Test func `more than its memory may hold waits on disk, and after kill -9 counts once`()
             throws
         {

@@ -163,11 +163,12 @@ package struct SenderWindows: Hashable, Sendable {
 
     package init() {}
 
-    /// Those with which a segment begins, as far as its own footer tells: where they begin, and nothing of what had come.
+    /// Of the senders of a segment, the windows that were open before it, as far as its own footer tells: where they begin,
+    /// and no sequences.
     package init(before footer: SegmentFooter) {
-        let opened = Set(footer.ledger.lazy.filter { $0.window.start != nil }.map(\.key))
-        for (key, window) in footer.windows.open where !opened.contains(key) {
-            open[key] = SenderWindow(start: window.start, keyID: window.keyID, lastSeen: .min)
+        for entry in footer.ledger where entry.window.start == nil {
+            guard let window = footer.windows.open[entry.key] else { continue }
+            open[entry.key] = SenderWindow(start: window.start, keyID: window.keyID, lastSeen: .min)
         }
     }
 

@@ -54,7 +54,7 @@ package struct Inspector<Files: FileSystem> {
         case SessionKeys.magic: try describeSessionKeys(file)
         default:
             if name == FileName.lock.text {
-                describeLock(try file.readArray(at: 0, byteCount: 64))
+                describeLock(try file.readArray(at: 0, byteCount: 256))
             } else {
                 bad("not a file of ingestd: it begins with \(Self.hex(magic))")
             }

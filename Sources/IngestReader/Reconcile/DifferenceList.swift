@@ -112,7 +112,7 @@ final class DifferenceList<Scratch: FileSystem> {
 /// so that it cannot have counted. One that was refused for its time or its rate, before its names were known, is not.
 struct LedgerRefusals {
     /// Reasons whose rows have counters together, and these.
-    private static let outcomes: [(reasons: [Verdict], columns: [CounterColumn])] = [
+    static let outcomes: [(reasons: [Verdict], columns: [CounterColumn])] = [
         ([.notViewable], [.notViewableImpressions]),
         ([.invalidTraffic], [.invalidImpressions, .invalidClicks, .invalidRedemptions]),
         ([.conflict], [.conflictImpressions, .conflictClicks, .conflictRedemptions]),
@@ -135,17 +135,17 @@ struct LedgerRefusals {
     ///   - totals: of the log.
     ///   - rows: the counters of all its rows.
     ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
-    ///   - policies: of its segments.
+    ///   - policies: of its segments that are there; others may have expired.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(
         _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
-        _ policies: Set<CountingPolicy>, optedOutCount: UInt64
+        _ policies: Set<CountingPolicy>, hasExpired: Bool = false, optedOutCount: UInt64
     ) {
         var all = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
         }
         // Nobody but those who opted out is refused for consent where events whose consent is not set count.
-        let isOptOut = policies.allSatisfy(\.countsConsentNotSet)
+        let isOptOut = !hasExpired && policies.allSatisfy(\.countsConsentNotSet)
         let never: [Verdict] = [.malformed, .wrongBusiness] + (isOptOut ? [.noConsent] : [])
         for verdict in never { all.removeValue(forKey: verdict) }
         let optedOut = min(optedOutCount, all[.noConsent] ?? 0)

@@ -57,6 +57,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
     let differences: DifferenceList<Scratch>
     /// Of what the first pass has read.
     private var times: ClosedRange<Int64>?
+    private let hasExpired: Bool
     private var businesses: OrdinalSet
     private var decoder: JSONLineDecoder
     /// Of names, by their hashes; `.none` of those that the log does not have.
@@ -76,6 +77,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         memoryByteCountMax: Int = 256 << 20, scratch: Scratch
     ) {
         source = reader.snapshot
+        hasExpired = reader.hasExpiredRows
         names = source.makeNames()
         lines = TextLines(file: file)
         self.days = days
@@ -105,7 +107,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
         var refusals = LedgerRefusals(
             try source.totals(), try sumRows(), rowCounts, try source.policies(),
-            optedOutCount: found.optedOutCount)
+            hasExpired: hasExpired, optedOutCount: found.optedOutCount)
         for part in 0..<partCount {
             try compare(sent, with: logged, part, &refusals, into: outcome)
         }

@@ -96,8 +96,8 @@ struct InspectCommand: ParsableCommand {
     var data: String?
 
     func run() throws {
-        let path = path
-        _ = try ReconcileCommand.open(path, "give a file of a data directory")
+        let path = Environment.resolved(path) ?? path
+        _ = try Environment.openRegular(path, "give a file of a data directory")
         let output = OutputBuffer(StandardOutput.write)
         let isSound = try Inspector.run(path: path) { line in
             output.put(TerminalText.escaped(line) + "\n")

@@ -164,8 +164,8 @@ struct ReconcileCommand: ParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() throws {
-        let input = try Self.open(file, "give a file of lines")
-        let scratch = try Self.files(at: Environment.value("TMPDIR") ?? "/tmp")
+        let input = try Environment.openRegular(file, "give a file of lines")
+        let scratch = try Environment.files(at: Environment.value("TMPDIR") ?? "/tmp")
         try output.answer { reader, formatter in
             let reconciler = Reconciler(reader, with: input, days: dates.range, scratch: scratch)
             let found = try reconciler.run()
@@ -191,22 +191,6 @@ struct ReconcileCommand: ParsableCommand {
             + (expired
                 ? "rows of the log have expired: --from leaves out what is older"
                 : "--format ndjson lists rewards and days")
-    }
-
-    private static func files(at path: String) throws -> LinuxFileSystem {
-        do { return try LinuxFileSystem(path: path, create: false) } catch {
-            throw ReaderError(error)
-        }
-    }
-
-    static func open(_ path: String, _ advice: String) throws -> LinuxFile {
-        // The operator gave it: it may be a link.
-        let (directory, name) = ExportCommand.split(Environment.resolved(path) ?? path)
-        do { return try files(at: directory).open(name, .read) } catch {
-            guard let error = error as? StorageError else { throw error }
-            guard case .corrupt = error else { throw ReaderError(error) }
-            throw Ending(code: 66, message: "not a regular file, \(path), \(advice)")
-        }
     }
 }
 

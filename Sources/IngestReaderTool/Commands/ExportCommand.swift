@@ -81,8 +81,17 @@ struct ExportCommand: ParsableCommand {
             let file = try ExportFile(name, in: files)
             file.share()
             if format == .sqlite, let sqlite {
-                if !force { try Self.copyTables(of: name, in: files, to: file) }
-                try sqlite(job, file.temporaryPath) { progress.add($0) }
+                let copied = force ? nil : try Self.copyTables(of: name, in: files, to: file)
+                do {
+                    try sqlite(job, file.temporaryPath) { progress.add($0) }
+                } catch let error as SQLiteFailure where error.mayBeOfFile && copied != nil {
+                    throw Ending(
+                        code: 64,
+                        message:
+                            "--out cannot take the table, \(error.what), \(out), export to a file of "
+                            + "another name, or replace it with --force")
+                }
+                if let copied { try file.replace(copied, at: 18) }
             } else {
                 let output = OutputBuffer { piece in try file.write(piece) }
                 try write(job, to: output) { progress.add($0) }
@@ -94,13 +103,6 @@ struct ExportCommand: ParsableCommand {
             let error = ReaderError(error)
             throw Ending.cannotWrite(error.what, error.path)
         } catch let error as SQLiteFailure {
-            if error.isOfFile && !force {
-                throw Ending(
-                    code: 64,
-                    message:
-                        "--out cannot take the table, \(error.what), \(out), export to a file of "
-                        + "another name, or replace it with --force")
-            }
             throw Ending.cannotWrite(error.what, out)
         }
     }
@@ -165,19 +167,22 @@ struct ExportCommand: ParsableCommand {
         }
     }
 
-    /// Begins an SQLite file with what the one has that is there, so that one table of it is replaced.
+    /// Begins an SQLite file with what the one has that is there, so that one table of it is replaced. The copy has no
+    /// write-ahead log, so that SQLite makes no files beside it.
+    ///
+    /// - Returns: `nil` if there is none; else its bytes 18 and 19, which say whether it has such a log.
     package static func copyTables<Files: FileSystem>(
         of name: String, in files: Files, to file: ExportFile<Files>
-    ) throws {
+    ) throws -> [UInt8]? {
         let present: Files.File
         do { present = try files.open(name, .read) } catch {
             guard case .notFound = error else { throw error }
-            return
+            return nil
         }
         let byteCount = try present.byteCount()
-        if byteCount == 0 { return }
-        let magic = try present.readArray(at: 0, byteCount: 16)
-        guard magic == Array("SQLite format 3\0".utf8) else {
+        if byteCount == 0 { return nil }
+        let head = try present.readArray(at: 0, byteCount: 20)
+        guard head.prefix(16) == Array("SQLite format 3\0".utf8)[...] else {
             throw Ending(
                 code: 64,
                 message: "--out exists and is no SQLite file, \(files.path)/\(name), export to a "
@@ -187,7 +192,10 @@ struct ExportCommand: ParsableCommand {
         for offset in stride(from: 0, to: byteCount, by: 1 << 20) {
             try file.write(try present.readArray(at: offset, byteCount: 1 << 20))
         }
+        let formatVersions = Array(head.dropFirst(18))
+        if formatVersions == [2, 2] { try file.replace([1, 1], at: 18) }
         try file.settle()
+        return formatVersions
     }
 
     private static func report(_ rowCount: UInt64, _ byteCount: UInt64, of cut: Cut) throws {
@@ -203,10 +211,10 @@ struct ExportCommand: ParsableCommand {
 /// Why an SQLite file could not be written.
 package struct SQLiteFailure: Error {
     package let what: String
-    /// Whether it is for what the file had in it.
-    package let isOfFile: Bool
-    package init(_ what: String, isOfFile: Bool = false) {
-        (self.what, self.isOfFile) = (what, isOfFile)
+    /// Whether it may be for what the file had in it before.
+    package let mayBeOfFile: Bool
+    package init(_ what: String, mayBeOfFile: Bool = false) {
+        (self.what, self.mayBeOfFile) = (what, mayBeOfFile)
     }
 }
 

@@ -77,7 +77,7 @@ extension CivilDay {
     /// The day of an argument.
     static func parse(_ argument: String) throws -> CivilDay {
         guard let day = CivilDay(argument) else {
-            throw ValidationError("expected a day that there is, as YYYY-MM-DD")
+            throw ValidationError("expected an existing date, as YYYY-MM-DD")
         }
         return day
     }

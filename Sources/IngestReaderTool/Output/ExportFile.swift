@@ -74,6 +74,12 @@ package final class ExportFile<Files: FileSystem> {
         try failure.check()
     }
 
+    /// Writes bytes over those of a piece, which has no others under way.
+    package func replace(_ bytes: [UInt8], at offset: UInt64) throws(StorageError) {
+        try settle()
+        try file.write(bytes, at: offset)
+    }
+
     /// Waits until all pieces are in the file.
     /// **Errors** Those of any of them.
     package func settle() throws(StorageError) {

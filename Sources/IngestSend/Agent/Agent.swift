@@ -39,7 +39,7 @@ struct Agent: ~Copyable {
     }
 
     static func tell(_ message: String) {
-        printToStandardError("ingest-send: \(OneLine.escaped(message))")
+        tellStandardError("ingest-send: \(OneLine.escaped(message))")
     }
 
     /// Takes lines until a signal comes, and everything to the spool.
@@ -245,7 +245,7 @@ struct Agent: ~Copyable {
             }
             lostCount += count
             guard lostCount > 0 else { return 0 }
-            cause = "its disk is full, \(path), free space on this file system"
+            cause = "its disk is full, \(path), free space or inodes on this file system"
             exitCode = 74
         } catch {
             throw AgentFailure(error)

@@ -22,8 +22,8 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
     /// Those of the block that was read last, and of the one that was made of several.
     private let rows = BlockRows()
     private let madeRows = BlockRows()
-    /// What the ledgers of the blocks make of the windows with which the segment begins, of which no more is known here than
-    /// where they begin.
+    /// What the ledgers of the blocks make of the windows that were open before the segment, of which no more is known here
+    /// than where they begin.
     private var windows: SenderWindows
     private var pending = PendingBlock()
 
@@ -64,7 +64,7 @@ package struct SegmentRewrite<Files: FileSystem>: ~Copyable {
     ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
         var segment = SegmentAccumulator(
             header: reader.header, counters: SegmentCounters(),
-            windows: SenderWindows(before: footer))
+            windows: windows)
         try recorder.write(reader.header.encode(), at: 0)
         let buffer = ReadBuffer()
         for entry in footer.blocks {

@@ -34,6 +34,20 @@ struct SegmentFooterTests {
         #expect(try CounterModel(footer.rewardDays.makeCursor()) == model)
     }
 
+    @Test func `without windows the rest of a footer is the same`() throws {
+        var footer = Self.example
+        var entry = LedgerEntry(
+            key: SenderKey(
+                kind: .framed, sender: SenderID(rawValue: 1), epoch: SenderEpoch(rawValue: 2)))
+        (entry.window.start, entry.sequences) = (0, [0...9])
+        footer.windows.apply([entry], at: 3)
+        let (bytes, trailer) = footer.encode(at: SegmentExample.footerOffset)
+        footer.windows = SenderWindows()
+        let read = try SegmentFooter.decode(
+            Array(bytes.dropLast(64)), trailer: trailer, withWindows: false)
+        #expect(read == footer)
+    }
+
     @Test func `the footer of an empty segment comes back too`() throws {
         let empty = SegmentFooter(
             header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)

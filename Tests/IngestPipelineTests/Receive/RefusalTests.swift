@@ -355,42 +355,4 @@ import Testing
             #expect(line.contains("--accept-clock") == (step < 0), "\(line)")
         }
     }
-
-    @Test func aLogThatBlocksStopsNobodyAndKeepsAtMost1024Lines() {
-        let gate = Gate()
-        let written = LineRecorder()
-        var logger = Logger(label: "test") { _ in BlockedHandler(gate: gate, written: written) }
-        logger.logLevel = .trace
-        let lines = LogLines(logger)
-        gate.mutex.withLock { _ in
-            for index in 0..<10_000 { lines.warn("line \(index)") }
-            // Nor a stop.
-            lines.flush(secondsMax: 0.01)
-        }
-        lines.flush(secondsMax: 600)
-        #expect((1_024...1_025).contains(written.lines.count))
-        #expect(written.lines.first == "line 0")
-        lines.warn("after")
-        lines.flush(secondsMax: 600)
-        #expect(written.lines.last == "after")
-    }
-}
-
-private final class Gate: Sendable { let mutex = Mutex(()) }
-
-/// A log that writes only while nobody holds the gate.
-private struct BlockedHandler: LogHandler {
-    let gate: Gate
-    let written: LineRecorder
-    var metadata: Logger.Metadata = [:]
-    var logLevel = Logger.Level.trace
-
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-        get { metadata[key] }
-        set { metadata[key] = newValue }
-    }
-
-    func log(event: LogEvent) {
-        gate.mutex.withLock { _ in written.write(event.message.description) }
-    }
 }

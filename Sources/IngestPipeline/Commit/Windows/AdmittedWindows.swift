@@ -266,9 +266,7 @@ struct AdmittedWindows: ~Copyable {
             refuseUnknown(packet, .refused)
             return .refused(.oldEpoch)
         }
-        if quotaOfBeginning(packet, now) != nil
-            || !makeRoom(for: packet.source.provenKeyID, now, &ledger)
-        {
+        if quotaOfBeginning(packet, now) != nil {
             // Nor would its first batch open a window.
             refuseUnknown(packet, .busy)
             return .taken
@@ -280,7 +278,8 @@ struct AdmittedWindows: ~Copyable {
             return .taken
         }
         let floor = unopened.note(packet, told)
-        if unopened[packet]?.isShedForNames == true, lacksNames(packet, now) {
+        let lacks = unopened[packet]?.isShedForNames == true && lacksNames(packet, now)
+        if lacks || !makeRoom(for: packet.source.provenKeyID, now, &ledger) {
             refuseUnknown(packet, .busy)
             return .taken
         }
