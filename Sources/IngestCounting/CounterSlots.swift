@@ -310,3 +310,71 @@ extension CounterSlots {
         swap(&self, &larger)
     }
 }
+
+extension CounterSlots {
+    /// Adds those rows of a block to the lanes that they have: of the lanes' day, without money and rare counters.
+    ///
+    /// A part of the rows after the other: first what each adds is found, and the word fetched that it is added to;
+    /// beside load that takes as long as some 60 rows.
+    /// - Returns: how many others there are, in `lanes.slotRows`.
+    mutating func addLanes(_ rows: BlockRows, of day: Int32, by table: CountingTable) -> Int {
+        var (first, slotRowCount) = (0, 0)
+        let rowCount = rows.rowCount
+        while first < rowCount {
+            let part = first..<min(first &+ DayLanes.partRowCount, rowCount)
+            slotRowCount = planAdditions(part, of: rows, day, table, slotRowCount)
+            addPlanned(part, of: rows, day)
+            first = part.upperBound
+        }
+        return slotRowCount
+    }
+
+    /// Finds what rows add to the words of their keys. Which of them have to be added to slots would often be mispredicted, so
+    /// that there is no branch on it: these add 0, and are noted.
+    /// - Returns: how many have been noted.
+    @inline(__always)
+    private func planAdditions(
+        _ part: Range<Int>, of rows: BlockRows, _ day: Int32, _ table: CountingTable,
+        _ slotRowCount: Int
+    ) -> Int {
+        let (keys, days) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.day))
+        let attributes = unsafe UnsafePointer(rows.attributes)
+        let (words, slotRows) = unsafe (UnsafePointer(lanes.words), lanes.slotRows)
+        let (known, additions) = unsafe (UnsafePointer(table.additions), lanes.additions)
+        var slotRowCount = slotRowCount
+        for i in part {
+            // SAFETY: there is a word for every key of the block, and room for a number a row and for what a
+            // part adds.
+            unsafe ingest_prefetch(words + Int(keys[i]))
+            let bits = unsafe attributes[i]
+            let isOfLanes = unsafe days[i] == day && bits & RowAttributes.money == 0
+            let addition = unsafe isOfLanes ? known[CountingTable.index(bits)] : 0
+            unsafe additions[i &- part.lowerBound] = addition
+            unsafe slotRows[slotRowCount] = UInt16(truncatingIfNeeded: i)
+            slotRowCount &+= addition == 0 ? 1 : 0
+        }
+        return slotRowCount
+    }
+
+    @inline(__always)
+    private mutating func addPlanned(_ part: Range<Int>, of rows: BlockRows, _ day: Int32) {
+        let keys = unsafe UnsafePointer(rows.key)
+        let (words, additions) = unsafe (lanes.words, lanes.additions)
+        for i in part {
+            // SAFETY: as above.
+            let key = unsafe keys[i]
+            let sum = unsafe words[Int(key)] &+ additions[i &- part.lowerBound]
+            unsafe words[Int(key)] = sum
+            if sum & DayLanes.fullBits != 0 { moveLanes(of: key, day: day) }
+        }
+    }
+
+    /// Moves the lanes of a key to its slot; `reserve` has made room for that.
+    @inline(never)
+    mutating func moveLanes(of key: UInt32, day: Int32) {
+        let slot = slot(at: Slot.place(key: key, day: day))
+        // SAFETY: `slot` gives one of ours, and there is a word for each key.
+        unsafe slots[Int(slot)].hot &+= DayLanes.lanes(lanes.words[Int(key)])
+        unsafe lanes.words[Int(key)] = 0
+    }
+}

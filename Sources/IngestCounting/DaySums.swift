@@ -4,8 +4,8 @@ import IngestFormat
 
 /// Sums of rows by (business, day): rows of a reward-days table in, rows of a days table out. Owned by one stage.
 ///
-/// **Cost** 3 ns a row for its place, 1 ns for each of its columns that is not all zeros; about 300 bytes a
-/// (business, day), 400 of some thousand.
+/// **Cost** 3 ns a row for its place, 1 ns for each of its columns that is not all zeros; 30 to 60 bytes a (business, day) and
+/// 8 to 16 for each column that rows have.
 package final class DaySums {
     private let keys: [RewardKey]
     private var memory = DaySumMemory()
@@ -59,14 +59,15 @@ package final class DaySums {
     /// Of each place, as `CounterPage.order`.
     private(set) var orders: [UInt64] = []
     private var capacity = 0
-    private var sums = UnsafeMutablePointer<UInt64>.allocate(capacity: 1)
+    /// By column; `nil` of those that no row has.
+    private var sums = unsafe InlineArray<32, UnsafeMutablePointer<UInt64>?>(repeating: nil)
     /// The columns that rows have.
     private var columns: CounterColumnSet = []
     /// The place of each row of the page at hand.
     private let rowPlaces = UnsafeMutablePointer<UInt32>.allocate(capacity: CounterPage.capacity)
 
     deinit {
-        unsafe sums.deallocate()
+        for column in unsafe sums.indices { unsafe sums[column]?.deallocate() }
         unsafe rowPlaces.deallocate()
     }
 
@@ -74,8 +75,19 @@ package final class DaySums {
         places.removeAll()
         orders.removeAll(keepingCapacity: true)
         columns = []
-        // SAFETY: each column has room for capacity sums.
-        unsafe sums.initialize(repeating: 0, count: CounterColumnSet.idCount * capacity)
+        for column in unsafe sums.indices {
+            // SAFETY: each column has room for capacity sums.
+            unsafe sums[column]?.update(repeating: 0, count: capacity)
+        }
+    }
+
+    /// The sums of a column, all 0 if it had none.
+    private mutating func sums(of column: Int) -> UnsafeMutablePointer<UInt64> {
+        if let known = unsafe sums[column] { return unsafe known }
+        let made = UnsafeMutablePointer<UInt64>.allocate(capacity: capacity)
+        unsafe made.initialize(repeating: 0, count: capacity)
+        unsafe sums[column] = made
+        return unsafe made
     }
 
     mutating func add(_ page: CounterPage, _ keys: [RewardKey]) -> DaySums.Outcome {
@@ -85,16 +97,15 @@ package final class DaySums {
         while let column = rest.popFirst() {
             // SAFETY: a page's column has its rows; `place` gives places below capacity.
             let source = unsafe page.values + column &* CounterPage.columnStride
-            let target = unsafe sums + column &* capacity
+            let target = unsafe sums(of: column)
             let fits = unsafe ColumnAddition.add(
                 source, count: page.rowCount, at: UnsafePointer(rowPlaces), to: target)
             if fits { continue }
             let high = CounterColumn(rawValue: column)?.high
             if let high { columns.formUnion(CounterColumnSet([high])) }
-            let rowPlaces = unsafe rowPlaces
+            let (rowPlaces, highs) = unsafe (rowPlaces, high.map { unsafe sums(of: $0.rawValue) })
             let row = unsafe ColumnAddition.carry(
-                source, count: page.rowCount, sums: target,
-                highs: unsafe high.map { unsafe sums + $0.rawValue &* capacity }
+                source, count: page.rowCount, sums: target, highs: highs
             ) { unsafe Int(rowPlaces[$0]) }
             guard let row else { continue }
             let order = unsafe orders[Int(rowPlaces[row])]
@@ -137,10 +148,11 @@ package final class DaySums {
         page.open(columns)
         rest = columns
         while let column = rest.popFirst() {
+            guard let sums = unsafe sums[column] else { continue }
             let values = unsafe page.values + column &* CounterPage.columnStride
             for (row, place) in places.enumerated() {
                 // SAFETY: places are below capacity, and rows below that of the page.
-                unsafe values[row] = sums[column &* capacity &+ place]
+                unsafe values[row] = sums[place]
             }
         }
         for (row, place) in places.enumerated() { unsafe page.order[row] = orders[place] }
@@ -149,15 +161,16 @@ package final class DaySums {
 
     private mutating func grow() {
         let larger = max(64, capacity * 2)
-        let old = unsafe sums
-        unsafe sums = .allocate(capacity: larger * CounterColumnSet.idCount)
-        unsafe sums.initialize(repeating: 0, count: larger * CounterColumnSet.idCount)
-        for column in 0..<CounterColumnSet.idCount {
+        for column in unsafe sums.indices {
+            guard let old = unsafe sums[column] else { continue }
+            let grown = UnsafeMutablePointer<UInt64>.allocate(capacity: larger)
             // SAFETY: a column has room for capacity sums, and its successor for more.
-            unsafe (sums + column * larger).update(from: old + column * capacity, count: capacity)
+            unsafe grown.initialize(from: old, count: capacity)
+            unsafe (grown + capacity).initialize(repeating: 0, count: larger - capacity)
+            unsafe sums[column] = grown
+            unsafe old.deallocate()
         }
         capacity = larger
-        unsafe old.deallocate()
     }
 }
 
@@ -326,73 +339,5 @@ enum ColumnAddition {
     @inline(__always)
     static func lanes(_ word: UInt64) -> SIMD8<UInt32> {
         SIMD8<UInt32>(truncatingIfNeeded: unsafe unsafeBitCast(word, to: SIMD8<UInt8>.self))
-    }
-}
-
-extension CounterSlots {
-    /// Adds those rows of a block to the lanes that they have: of the lanes' day, without money and rare counters.
-    ///
-    /// A part of the rows after the other: first what each adds is found, and the word fetched that it is added to;
-    /// beside load that takes as long as some 60 rows.
-    /// - Returns: how many others there are, in `lanes.slotRows`.
-    mutating func addLanes(_ rows: BlockRows, of day: Int32, by table: CountingTable) -> Int {
-        var (first, slotRowCount) = (0, 0)
-        let rowCount = rows.rowCount
-        while first < rowCount {
-            let part = first..<min(first &+ DayLanes.partRowCount, rowCount)
-            slotRowCount = planAdditions(part, of: rows, day, table, slotRowCount)
-            addPlanned(part, of: rows, day)
-            first = part.upperBound
-        }
-        return slotRowCount
-    }
-
-    /// Finds what rows add to the words of their keys. Which of them have to be added to slots would often be mispredicted, so
-    /// that there is no branch on it: these add 0, and are noted.
-    /// - Returns: how many have been noted.
-    @inline(__always)
-    private func planAdditions(
-        _ part: Range<Int>, of rows: BlockRows, _ day: Int32, _ table: CountingTable,
-        _ slotRowCount: Int
-    ) -> Int {
-        let (keys, days) = unsafe (UnsafePointer(rows.key), UnsafePointer(rows.day))
-        let attributes = unsafe UnsafePointer(rows.attributes)
-        let (words, slotRows) = unsafe (UnsafePointer(lanes.words), lanes.slotRows)
-        let (known, additions) = unsafe (UnsafePointer(table.additions), lanes.additions)
-        var slotRowCount = slotRowCount
-        for i in part {
-            // SAFETY: there is a word for every key of the block, and room for a number a row and for what a
-            // part adds.
-            unsafe ingest_prefetch(words + Int(keys[i]))
-            let bits = unsafe attributes[i]
-            let isOfLanes = unsafe days[i] == day && bits & RowAttributes.money == 0
-            let addition = unsafe isOfLanes ? known[CountingTable.index(bits)] : 0
-            unsafe additions[i &- part.lowerBound] = addition
-            unsafe slotRows[slotRowCount] = UInt16(truncatingIfNeeded: i)
-            slotRowCount &+= addition == 0 ? 1 : 0
-        }
-        return slotRowCount
-    }
-
-    @inline(__always)
-    private mutating func addPlanned(_ part: Range<Int>, of rows: BlockRows, _ day: Int32) {
-        let keys = unsafe UnsafePointer(rows.key)
-        let (words, additions) = unsafe (lanes.words, lanes.additions)
-        for i in part {
-            // SAFETY: as above.
-            let key = unsafe keys[i]
-            let sum = unsafe words[Int(key)] &+ additions[i &- part.lowerBound]
-            unsafe words[Int(key)] = sum
-            if sum & DayLanes.fullBits != 0 { moveLanes(of: key, day: day) }
-        }
-    }
-
-    /// Moves the lanes of a key to its slot; `reserve` has made room for that.
-    @inline(never)
-    mutating func moveLanes(of key: UInt32, day: Int32) {
-        let slot = slot(at: Slot.place(key: key, day: day))
-        // SAFETY: `slot` gives one of ours, and there is a word for each key.
-        unsafe slots[Int(slot)].hot &+= DayLanes.lanes(lanes.words[Int(key)])
-        unsafe lanes.words[Int(key)] = 0
     }
 }

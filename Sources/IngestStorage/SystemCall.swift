@@ -10,6 +10,7 @@ package enum ProcessStart {
     /// A closed pipe shows as EPIPE of a write, a limit on the size of files as EFBIG, and descriptors 0, 1 and 2 are open: one
     /// that the parent closed would be given to the first file or socket, and what is printed would be written into that.
     package static func prepare() {
+        raiseDescriptorLimit()
         signal(SIGPIPE, SIG_IGN)
         signal(SIGXFSZ, SIG_IGN)
         for descriptor: Int32 in 0...2 where fcntl(descriptor, F_GETFD) == -1 {
@@ -17,6 +18,20 @@ package enum ProcessStart {
             // SAFETY: the path is a constant C string.
             _ = unsafe Glibc.open("/dev/null", O_RDWR)
         }
+    }
+}
+
+extension ProcessStart {
+    /// As many descriptors as the system lets the process have: the soft limit is for programs that use select(2).
+    private static func raiseDescriptorLimit() {
+        var limit = rlimit()
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        // SAFETY: each call reads or writes the one structure, which outlives it.
+        guard unsafe getrlimit(resource, &limit) == 0, limit.rlim_cur < limit.rlim_max else {
+            return
+        }
+        limit.rlim_cur = limit.rlim_max
+        unsafe setrlimit(resource, &limit)
     }
 }
 

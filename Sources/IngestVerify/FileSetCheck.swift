@@ -148,7 +148,7 @@ struct ExpiredOutcome: Sendable {
             ledger.add(segments.ledger, at: nil)
             totals = TotalsRecount(ledger, rowCount: segments.rowCount)
             compare(columns, segments)
-            rows = try RowSource(run, name: file)
+            rows = try RowSource(run, name: file) { run }
             self.segments = segments
         } catch { failure = error }
     }

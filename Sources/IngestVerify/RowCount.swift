@@ -197,9 +197,14 @@ struct RowSource: Sendable {
 
     /// A run, or the table of a segment's footer.
     /// **Errors** `corrupt` for attributions that cannot be read, and with these rows of others.
-    init<Files>(_ run: RunReader<Files>, name: FileName) throws(StorageError) {
+    /// - Parameter open: gives it once more, where a file for each source would be too many.
+    init<Files>(
+        _ run: RunReader<Files>, name: FileName,
+        open: @escaping @Sendable () throws(StorageError) -> RunReader<Files>
+    ) throws(StorageError) {
         let list = try run.readAttributions()
         self.init(run.index, name) { (items, page, body) throws(StorageError) in
+            let run = try open()
             for part in Self.parts(items, list) {
                 var cursor = run.makeCursor(keys: part.keys)
                 while try cursor.nextPage(into: page) { body(page, part.list) }

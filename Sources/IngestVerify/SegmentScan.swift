@@ -199,8 +199,16 @@ struct SegmentScan<Files: FileSystem> {
         }
         endChain(footer, at: offset)
         let tables = try RunReader<Files>.openFooter(trailer, directory, in: file)
-        recount.rows = try RowSource(tables.rewardDays, name: .segment(number))
-        recount.days = try RowSource(tables.days, name: .segment(number))
+        // A log has more segments than a process may have open files.
+        let open = { @Sendable [files, directory, name] () throws(StorageError) in
+            try RunReader<Files>.openFooter(trailer, directory, in: files.open(name, .read))
+        }
+        recount.rows = try RowSource(tables.rewardDays, name: .segment(number)) {
+            () throws(StorageError) in try open().rewardDays
+        }
+        recount.days = try RowSource(tables.days, name: .segment(number)) {
+            () throws(StorageError) in try open().days
+        }
         guard recount.isWhole, let rows = recount.rows else { return }
         // Rows, times and checksums are what its index says, or it is not read; and that is what the blocks say.
         recount.report.hold(

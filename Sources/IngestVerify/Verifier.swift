@@ -305,7 +305,9 @@ struct VerifyRun<Files: FileSystem> {
         for table in TableKind.counterTables {
             var sources: [RowSource] = []
             for run in target.runs where run.header.table == table {
-                do { sources.append(try RowSource(run, name: run.header.entry.fileName)) } catch {
+                do {
+                    sources.append(try RowSource(run, name: run.header.entry.fileName) { run })
+                } catch {
                     try recount.report.add(error, mayBeGone: false)
                     isOpen = false
                 }
@@ -338,7 +340,8 @@ struct VerifyRun<Files: FileSystem> {
                     continue
                 }
                 let table = TableCheck.Table(
-                    kind: header.table, runs: [try RowSource(run, name: header.entry.fileName)],
+                    kind: header.table,
+                    runs: [try RowSource(run, name: header.entry.fileName) { run }],
                     lostRowCount: recount.lostRowCount(in: header.span))
                 try check([table], recount.rows(of: header.span), mayBeGone: true, &recount, wait)
             } catch { try recount.report.add(error, mayBeGone: true) }

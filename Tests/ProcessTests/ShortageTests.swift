@@ -74,6 +74,35 @@ extension ProcessSuite {
             }
         }
 
+        @Test func `a log of more segments than there may be open files is started and verified`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let lives = 60
+            for life in 0..<lives {
+                let daemon = try DaemonProcess(in: folder)
+                let line =
+                    #"{"eventType":"impression","rewardId":"r","businessId":"b","#
+                    + #""sessionId":"s\#(life)","timestamp":\#(1_700_000_000_000 + life)}"#
+                #expect(try daemon.send(folder.write("event.ndjson", line + "\n")).code == 0)
+                #expect(daemon.stop().code == 0)
+            }
+            let reader = Reader(folder: folder)
+            #expect(try reader.status().segments.sealed == lives)
+            let daemon = try DaemonProcess(
+                in: folder, under: ["/bin/bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+            #expect(daemon.stop().code == 0)
+            for command in ["verify", "verify --deep"] {
+                let ended = try run(
+                    "/bin/bash",
+                    [
+                        "-c", "ulimit -n 64; exec \"$0\" \(command) --data \"$1\"",
+                        Programs.path("ingest-reader"), folder.data,
+                    ], in: folder)
+                #expect(ended.code == 0, "\(ended.errors)")
+            }
+        }
+
         @Test(
             .enabled(if: SmallDisk.canMount, "\(SmallDisk.reason)"),
             arguments: SmallDisk.Kind.allCases)

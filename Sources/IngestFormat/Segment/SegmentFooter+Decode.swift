@@ -1,14 +1,24 @@
 // packet → decode → ring → admit → block → [segment] → [compaction] → snapshot → [query]
 
 extension SegmentFooter {
+    /// What grows with the number of senders, and is not always wanted.
+    package struct Parts: OptionSet, Sendable {
+        package let rawValue: UInt8
+        package init(rawValue: UInt8) { self.rawValue = rawValue }
+        package static let ledger = Parts(rawValue: 1)
+        package static let windows = Parts(rawValue: 2)
+        package static let all: Parts = [.ledger, .windows]
+    }
+
     /// Checks and decodes the `trailer.footerByteCount` bytes at `trailer.footerOffset`. The counters'
     /// pages are under the footer's checksum, and decoded when they are read.
     ///
     /// **Errors** `torn` for fewer bytes; `notThisFile` for another segment or directory; `newerFormat` for
     /// a version or a section of a later release; else `corrupt`. Offsets are from the footer's first byte.
-    /// - Parameter withWindows: without them it has none: with all that there may be they are some hundred MiB.
+    /// - Parameter parts: those that it has; without the others. With as many senders as there may be windows are some hundred
+    ///   MiB, and a ledger takes milliseconds.
     package static func decode(
-        _ bytes: [UInt8], trailer: SegmentTrailer, withWindows: Bool = true
+        _ bytes: [UInt8], trailer: SegmentTrailer, parts: Parts = .all
     ) throws(FormatError) -> SegmentFooter {
         guard UInt64(bytes.count) == trailer.footerByteCount else {
             throw .torn(
@@ -25,9 +35,11 @@ extension SegmentFooter {
         footer.rewardDays = try FooterTables.decode(
             FooterTables.rewardDays, reader, sections, of: bytes)
         footer.days = try FooterTables.decode(FooterTables.days, reader, sections, of: bytes)
-        footer.ledger = try decodeLedger(reader, sections.raw(.ledger, of: bytes))
+        if parts.contains(.ledger) {
+            footer.ledger = try decodeLedger(reader, sections.raw(.ledger, of: bytes))
+        }
         footer.lost = try decodeLost(reader, sections.raw(.lost, of: bytes))
-        if withWindows {
+        if parts.contains(.windows) {
             footer.windows = try SenderWindows.decode(sections.raw(.windows, of: bytes))
         }
         footer.attributions = try decodeAttributions(reader, sections.raw(.attributions, of: bytes))

@@ -176,8 +176,10 @@ extension DaysQuery: CounterListing {
             query, .days, days, isByDay: true, ordinalCount: counts.count
         ) { _, _ in .init() }
         for (number, stretch) in order.stretches.enumerated() {
+            // A business with others inside its name has many stretches: of each day twice, so that rows are put together seldom.
+            let rowCount = min(Int(counts[Int(stretch.ordinal)]), 2 * stretch.days.count)
             let goesOn = try listing.enter(
-                0, rowCount: Int(counts[Int(stretch.ordinal)]), days: stretch.days,
+                0, rowCount: rowCount, days: stretch.days,
                 ordinals: CollectionOfOne(stretch.ordinal), body
             ) { $0 += order.text(ofStretch: number) }
             guard goesOn else { return }

@@ -43,11 +43,11 @@ package struct SegmentReader<Files: FileSystem> {
 
     /// The footer of a segment that a manifest calls sealed, checked against what that says of it.
     package func readFooter(
-        of entry: SealedSegment, withWindows: Bool = true
+        of entry: SealedSegment, parts: SegmentFooter.Parts = .all
     ) throws(StorageError) -> SegmentFooter {
         try file.check(byteCount: entry.byteCount, max: .max)
         let (footer, trailer) = try SegmentFooterFile.read(
-            file, number: number, directory: directory, withWindows: withWindows)
+            file, number: number, directory: directory, parts: parts)
         guard footer.entry(trailer: trailer) == entry else {
             throw .corrupt(
                 path: file.path, offset: trailer.footerOffset,
@@ -160,14 +160,14 @@ package enum SegmentFooterFile {
     /// **Errors** as `readTrailer`.
     package static func read(
         _ file: some StorageFile, number: SegmentNumber, directory: DirectoryID,
-        withWindows: Bool = true
+        parts: SegmentFooter.Parts = .all
     ) throws(StorageError) -> (footer: SegmentFooter, trailer: SegmentTrailer) {
         let trailer = try readTrailer(file, number: number, directory: directory)
         let bytes = try file.readArray(
             at: trailer.footerOffset, byteCount: Int(trailer.footerByteCount))
         let footer = try StorageError.decoding(file.path, at: trailer.footerOffset) {
             () throws(FormatError) in
-            try SegmentFooter.decode(bytes, trailer: trailer, withWindows: withWindows)
+            try SegmentFooter.decode(bytes, trailer: trailer, parts: parts)
         }
         return (footer, trailer)
     }

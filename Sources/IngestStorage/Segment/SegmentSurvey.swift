@@ -191,23 +191,24 @@ package struct SealedBlocks<Files: FileSystem> {
     package let entries: [BlockIndexEntry]
     /// Block ordinals given in the segment.
     package let ordinalCount: UInt32
-    /// Of its footer; 0 where the footer cannot be believed.
+    /// Of its footer, where it was asked for; 0 where the footer cannot be believed.
     package let claimCountMin: Int
     private let hasFooter: Bool
 
     /// **Errors** `io`; `newerFormat`. A segment that is missing or damaged has the blocks that are left of it.
     package init(
-        _ segment: SealedSegment, directory: DirectoryID, in files: Files
+        _ segment: SealedSegment, directory: DirectoryID, countsClaims: Bool = false,
+        in files: Files
     ) throws(StorageError) {
         ordinalCount = segment.blockCount
         let sealed = try StorageError.readable { () throws(StorageError) in
             let reader = try SegmentReader(segment.number, directory: directory, in: files)
-            let footer = try reader.readFooter(of: segment, withWindows: false)
+            let footer = try reader.readFooter(of: segment, parts: countsClaims ? .ledger : [])
             return (file: reader.file, footer: footer)
         }
         if let sealed {
             (file, entries) = (sealed.file, sealed.footer.blocks)
-            (hasFooter, claimCountMin) = (true, sealed.footer.claimCountMin)
+            (hasFooter, claimCountMin) = (true, countsClaims ? sealed.footer.claimCountMin : 0)
             return
         }
         (hasFooter, claimCountMin) = (false, 0)

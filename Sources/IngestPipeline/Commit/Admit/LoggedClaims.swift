@@ -303,7 +303,8 @@ extension ClaimReach {
         // The index drops its oldest claims by 64ths of what it keeps.
         let claimCountMax = policy.keyCountMax + policy.keyCountMax / 32
         for (place, segment) in manifest.sealed.enumerated().reversed() {
-            let blocks = try SealedBlocks(segment, directory: manifest.directory, in: files)
+            let blocks = try SealedBlocks(
+                segment, directory: manifest.directory, countsClaims: true, in: files)
             guard let last = blocks.entries.last else { continue }
             let time = min(last.summary.lastAdmissionTime, now)
             newest = max(newest, time)

@@ -275,7 +275,9 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
         rule.beginLoading(now: now)
         let reach = try loaded.reach(manifest, rowCountMax: rowCountMax, in: files)
         if let unread = reach.unread { rule.missRows(upTo: unread) }
-        for (segment, firstBlock) in reach.segments {
+        for (sealed, firstBlock) in reach.segments {
+            // One file is open at a time.
+            let segment = try SealedBlocks(sealed, directory: manifest.directory, in: files)
             for index in segment.entries.indices.dropFirst(firstBlock) {
                 try loaded.enter(index, of: segment, into: &rule)
             }
@@ -293,10 +295,10 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
     private mutating func reach(
         _ manifest: Manifest, rowCountMax: Int, in files: Files
     ) throws(StorageError) -> (
-        segments: [(segment: SealedBlocks<Files>, firstBlock: Int)], unread: Int64?
+        segments: [(segment: SealedSegment, firstBlock: Int)], unread: Int64?
     ) {
         var unread: Int64?
-        var found: [(segment: SealedBlocks<Files>, firstBlock: Int)] = []
+        var found: [(segment: SealedSegment, firstBlock: Int)] = []
         var rowCount = 0
         for sealed in manifest.sealed.reversed() {
             // Nothing that is going on can be behind the newest row that ended all of it.
@@ -317,7 +319,7 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
                 }
                 first -= 1
             }
-            found.append((segment, first))
+            found.append((sealed, first))
             if first > 0 { return (found.reversed(), unread) }
         }
         isPartUnknown = manifest.lastExpired.rawValue > 0
