@@ -240,7 +240,7 @@ extension SenderStream {
             congestion.shed()
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
-            timers.blocked(by: status == .busy ? .busy : .diskFull, now: now)
+            if !isAllFinal { timers.blocked(by: status == .busy ? .busy : .diskFull, now: now) }
             timers.progressed(now: now)
         case .beyondWindow: timers.requestHeartbeat(now: now)
         case .refused, .unsupported, .rolledBack: break
@@ -350,7 +350,7 @@ extension SenderStream {
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
         // An ok that acks nothing ends no block: packets may be refused, and the questions between them answered.
-        if acks.isBlocked { timers.blocked(by: .noCredit, now: now) }
+        if acks.isBlocked && !isAllFinal { timers.blocked(by: .noCredit, now: now) }
         pump(now: now)
     }
 

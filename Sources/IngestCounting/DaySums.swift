@@ -1,5 +1,4 @@
 // packet → decode → ring → admit → block → segment → [compaction] → snapshot → [query]
-import CIngestLinux
 import IngestFormat
 
 /// Sums of rows by (business, day): rows of a reward-days table in, rows of a days table out. Owned by one stage.

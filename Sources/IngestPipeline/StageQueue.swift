@@ -154,6 +154,7 @@ package final class LogLines: Sendable {
     private let queue = DispatchQueue(label: "ingestd-log")
     private let waiting = Atomic(0)
     private let dropped = Atomic(0)
+    private let written = Atomic(0)
     private static let waitingMax = 1_024
 
     package init(_ logger: Logger) { self.logger = logger }
@@ -176,28 +177,34 @@ package final class LogLines: Sendable {
         waiting.add(1, ordering: .relaxed)
         queue.async { [self] in
             logger.log(level: level, "\(line)")
-            if waiting.subtract(1, ordering: .relaxed).newValue > 0 { return }
-            // Behind those that waited.
-            let lost = dropped.exchange(0, ordering: .relaxed)
-            if lost > 0 {
-                logger.warning(
-                    "\(lost) log lines dropped: standard error was not read, see the program that reads it"
-                )
+            written.add(1, ordering: .relaxed)
+            if waiting.subtract(1, ordering: .relaxed).newValue <= Self.waitingMax / 2 {
+                tellDropped()
             }
         }
     }
 
+    /// On the queue.
+    private func tellDropped() {
+        let lost = dropped.exchange(0, ordering: .relaxed)
+        if lost == 0 { return }
+        logger.warning(
+            "\(lost) log lines dropped: standard error was not read, see the program that reads it")
+    }
+
     /// Returns once every line so far is written: for the end of a program. Of a log that takes none for so many seconds,
-    /// then.
+    /// then; of one that is slow, after ten times that.
     package func flush(stallSecondsMax: Double = 1) {
         let isWritten = DispatchSemaphore(value: 0)
-        queue.async { isWritten.signal() }
-        var left = Int.max
-        while isWritten.wait(timeout: .now() + stallSecondsMax) == .timedOut {
+        queue.async { [self] in
+            tellDropped()
+            isWritten.signal()
+        }
+        for _ in 0..<10 {
             // Relaxed: only the count matters.
-            let now = waiting.load(ordering: .relaxed)
-            if now >= left { return }
-            left = now
+            let before = written.load(ordering: .relaxed)
+            if isWritten.wait(timeout: .now() + stallSecondsMax) == .success { return }
+            if written.load(ordering: .relaxed) == before { return }
         }
     }
 }

@@ -22,6 +22,14 @@ package enum ProcessStart {
 }
 
 extension ProcessStart {
+    /// How many descriptors the process may have open.
+    package static var descriptorCountMax: Int {
+        var limit = rlimit()
+        // SAFETY: the call writes the one structure, which outlives it.
+        let isKnown = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
+        return isKnown ? Int(clamping: limit.rlim_cur) : .max
+    }
+
     /// As many descriptors as the system lets the process have: the soft limit is for programs that use select(2).
     private static func raiseDescriptorLimit() {
         var limit = rlimit()

@@ -199,9 +199,10 @@ struct SegmentScan<Files: FileSystem> {
         }
         endChain(footer, at: offset)
         let tables = try RunReader<Files>.openFooter(trailer, directory, in: file)
-        // A log has more segments than a process may have open files.
+        let held = meter.mayHoldFile() ? tables : nil
         let open = { @Sendable [files, directory, name] () throws(StorageError) in
-            try RunReader<Files>.openFooter(trailer, directory, in: files.open(name, .read))
+            if let held { return held }
+            return try RunReader<Files>.openFooter(trailer, directory, in: files.open(name, .read))
         }
         recount.rows = try RowSource(tables.rewardDays, name: .segment(number)) {
             () throws(StorageError) in try open().rewardDays

@@ -97,6 +97,14 @@ final class WorkMeter: Sendable {
         byteCount.wrappingAdd(UInt64(max(0, count)), ordering: .relaxed)
     }
 
+    private let heldFileCount = Atomic(0)
+
+    /// Whether a segment's file may be kept open to the end: a log may have more segments than a process open files.
+    func mayHoldFile() -> Bool {
+        // Relaxed: only the number matters.
+        heldFileCount.add(1, ordering: .relaxed).newValue <= ProcessStart.descriptorCountMax / 2
+    }
+
     /// Relaxed, both: nothing else depends on the order in which it is seen.
     var isStopped: Bool { stopped.load(ordering: .relaxed) }
 

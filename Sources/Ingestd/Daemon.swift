@@ -286,14 +286,12 @@ final class ProcessSignals {
     /// neither lost nor fatal.
     /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one.
     static func prepare() throws(Fault) {
-        var limit = rlimit()
-        // SAFETY: the call writes the one structure, which outlives it.
-        let isKnown = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
-        if isKnown, limit.rlim_cur < Limits.daemonDescriptorCountMin {
+        let limit = ProcessStart.descriptorCountMax
+        if limit < Limits.daemonDescriptorCountMin {
             throw Fault(
                 .configuration,
-                "the limit on open files is \(limit.rlim_cur), raise it to \(Limits.daemonDescriptorCountMin) or "
-                    + "more (ulimit -n, LimitNOFILE= of systemd)")
+                "the hard limit on open files is \(limit), raise it to \(Limits.daemonDescriptorCountMin) or "
+                    + "more (LimitNOFILE= of systemd, ulimit -Hn as root)")
         }
         var set = sigset_t()
         // SAFETY: each call reads or writes the one set, which outlives it.

@@ -53,7 +53,11 @@ func printLine(_ line: String, to descriptor: Int32) {
             let count = unsafe rest.withUnsafeBytes {
                 unsafe write(descriptor, $0.baseAddress, $0.count)
             }
-            if count > 0 { rest = rest.dropFirst(count) } else if errno != EINTR { break }
+            if count > 0 {
+                rest = rest.dropFirst(count)
+            } else if count == 0 || errno != EINTR {
+                break
+            }
         }
         isWritten.signal()
     }

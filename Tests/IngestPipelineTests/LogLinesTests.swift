@@ -26,7 +26,7 @@ struct LogLinesTests {
         #expect((1_025...1_026).contains(written.lines.count))
         #expect(written.lines.first == "line 0")
         let end = "log lines dropped: standard error was not read, see the program that reads it"
-        #expect(written.lines.last?.hasSuffix(end) == true, "\(written.lines.last ?? "")")
+        #expect(written.lines.count { $0.hasSuffix(end) } == 1)
         lines.warn("after")
         lines.flush(stallSecondsMax: 600)
         #expect(written.lines.last == "after")

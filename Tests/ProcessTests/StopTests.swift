@@ -130,7 +130,7 @@ extension ProcessSuite {
                 let ended = try run(
                     "/bin/bash", ["-c", "ulimit -n \(count); exec \(start)"], in: folder)
                 #expect(ended.code == 78, "\(ended.errors)")
-                #expect(ended.errors.contains("the limit on open files is \(count), raise it"))
+                #expect(ended.errors.contains("the hard limit on open files is \(count), raise it"))
             }
             #expect(folder.files(ending: "").isEmpty)
         }

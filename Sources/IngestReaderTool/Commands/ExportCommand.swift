@@ -193,7 +193,7 @@ struct ExportCommand: ParsableCommand {
             try file.write(try present.readArray(at: offset, byteCount: 1 << 20))
         }
         let formatVersions = Array(head.dropFirst(18))
-        if formatVersions == [2, 2] { try file.replace([1, 1], at: 18) }
+        if formatVersions.contains(2) { try file.replace([1, 1], at: 18) }
         try file.settle()
         return formatVersions
     }

@@ -252,7 +252,8 @@ final class LoggedBlocks<Files: FileSystem>: @unchecked Sendable {
 /// A session that went on, or that begins less than a time-out behind, where rows were not read or are lost may have rows
 /// among them: what it had counted is not known, and its impressions are shown as unchecked.
 ///
-/// **Cost** Blocks with sessions: 10 ns a row and 100 ns a row with a session. Others: their headers, 1 µs each.
+/// **Cost** Blocks with sessions: 10 ns a row and 100 ns a row with a session. Others: their headers, 1 µs each. The index of
+/// each segment is read twice, so that one file is open at a time.
 struct LoggedSessions<Files: FileSystem>: ~Copyable {
     private let now: Int64
     private let policy: SessionPolicy
