@@ -324,7 +324,7 @@ import Testing
         func refusals(
             _ events: [(Verdict, UInt64)], _ rows: [CounterColumn: UInt64],
             _ policy: CountingPolicy,
-            _ rowCounts: [Verdict: UInt64] = [:]
+            _ rowCounts: [Verdict: UInt64] = [:], hasExpired: Bool = false
         ) -> LedgerRefusals {
             var entry = LedgerEntry(key: .plain)
             for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
@@ -332,7 +332,8 @@ import Testing
             totals.add([entry])
             var sums = CounterRow()
             for (column, count) in rows { sums[column] = count }
-            return LedgerRefusals(totals, sums, rowCounts, [policy], optedOutCount: 0)
+            return LedgerRefusals(
+                totals, sums, rowCounts, [policy], hasExpired: hasExpired, optedOutCount: 0)
         }
         let events: [(Verdict, UInt64)] = [(.counted, 5), (.tooOld, 3), (.noConsent, 10)]
         let rows: [CounterColumn: UInt64] = [.impressions: 5, .refusedClicks: 3]
@@ -345,6 +346,14 @@ import Testing
                 () throws(ReaderError) in false
             }
             #expect(found?.count == taken && (found == nil || found?.reason == .tooOld))
+        }
+        // What has expired may have been refused for consent that was not set: those rows are none of the other reasons'.
+        let expired: [(Verdict, UInt64)] = [(.tooOld, 2), (.noConsent, 3)]
+        for hasExpired in [false, true] {
+            var left = refusals(
+                expired, [.refusedImpressions: 3], CountingPolicy(), hasExpired: hasExpired)
+            let found = try left.take(9, of: EventDescriptor()) { () throws(ReaderError) in false }
+            #expect(found?.count == (hasExpired ? 2 : nil))
         }
         // Events of a verdict that have rows, of days of the file or of others, are none of those without.
         for rowCounts in [[:], [.counted: 5, .tooOld: 3]] as [[Verdict: UInt64]] {

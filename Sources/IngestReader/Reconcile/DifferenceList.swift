@@ -135,11 +135,12 @@ struct LedgerRefusals {
     ///   - totals: of the log.
     ///   - rows: the counters of all its rows.
     ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
-    ///   - policies: of its segments that are there; others may have expired.
+    ///   - policies: of its segments that are there.
+    ///   - hasExpired: whether there were others, under policies that nobody knows any more.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(
         _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
-        _ policies: Set<CountingPolicy>, hasExpired: Bool = false, optedOutCount: UInt64
+        _ policies: Set<CountingPolicy>, hasExpired: Bool, optedOutCount: UInt64
     ) {
         var all = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
