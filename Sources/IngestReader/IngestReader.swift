@@ -195,7 +195,7 @@ public struct IngestReader: Sendable {
     private func forEachRow<Listing: CounterListing>(
         _ listing: Listing, _ body: (Listing.Row) -> Iteration
     ) throws(ReaderError) {
-        try listing.forEachRow(in: CounterQuery(snapshot)) { body(Listing.Row($0)) == .next }
+        try listing.forEachRow(in: CounterQuery(snapshot)) { body($0) == .next }
     }
 
     // MARK: All rows at once

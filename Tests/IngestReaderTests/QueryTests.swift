@@ -170,7 +170,7 @@ struct QueryRows {
     func rewards(_ wanted: RewardsQuery) throws -> [RewardRow] {
         var rows: [RewardRow] = []
         try wanted.forEachRow(in: query) {
-            rows.append(RewardRow($0))
+            rows.append($0)
             return true
         }
         return rows
@@ -179,7 +179,7 @@ struct QueryRows {
     func days(_ wanted: DaysQuery) throws -> [DayRow] {
         var rows: [DayRow] = []
         try wanted.forEachRow(in: query) {
-            rows.append(DayRow($0))
+            rows.append($0)
             return true
         }
         return rows
@@ -188,7 +188,7 @@ struct QueryRows {
     func rewardDays(_ wanted: RewardDaysQuery) throws -> [RewardDayRow] {
         var rows: [RewardDayRow] = []
         try wanted.forEachRow(in: query) {
-            rows.append(RewardDayRow($0))
+            rows.append($0)
             return true
         }
         return rows

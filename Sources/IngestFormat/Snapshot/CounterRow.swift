@@ -49,19 +49,23 @@
     }
 
     /// The whole sum of a column, with the high bits of one that has them.
-    @inlinable public func sum(_ column: CounterColumn) -> UInt128 {
+    @inlinable @inline(__always)
+    public func sum(_ column: CounterColumn) -> UInt128 {
         let low = UInt128(self[column])
         return column.high.map { UInt128(self[$0]) << 64 | low } ?? low
     }
 
     /// The disjoint outcomes of one type of event together; saturates at 2^64 − 1.
     /// - Parameter type: 0 impressions, 1 clicks, 2 redemptions.
-    @inlinable public func gross(ofType type: Int) -> UInt64 {
+    @inlinable @inline(__always)
+    public func gross(ofType type: Int) -> UInt64 {
         precondition(type >= 0 && type < 3)
-        func value(_ first: CounterColumn) -> UInt64 { values[first.rawValue &+ type] }
-        let refused = value(.refusedImpressions).saturatingSum(value(.conflictImpressions))
-        let marked = value(.duplicateImpressions).saturatingSum(value(.invalidImpressions))
-        let sum = value(.impressions).saturatingSum(refused).saturatingSum(marked)
+        let first = CounterColumn.self
+        let refused = values[first.refusedImpressions.rawValue &+ type]
+            .saturatingSum(values[first.conflictImpressions.rawValue &+ type])
+        let marked = values[first.duplicateImpressions.rawValue &+ type]
+            .saturatingSum(values[first.invalidImpressions.rawValue &+ type])
+        let sum = values[type].saturatingSum(refused).saturatingSum(marked)
         return type == 0 ? sum.saturatingSum(self[.notViewableImpressions]) : sum
     }
 

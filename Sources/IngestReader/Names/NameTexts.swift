@@ -115,12 +115,16 @@ struct NameWalk {
     func appendName(to bytes: inout [UInt8]) { batch.appendName(place, to: &bytes) }
 
     /// Goes to the next name, at first to the first; `false` at the end.
-    mutating func next() throws(ReaderError) -> Bool {
+    /// - Parameter prepare: takes the names that come next, some hundred at a time.
+    mutating func next(
+        _ prepare: (NameBatch) -> Void = { _ in }
+    ) throws(ReaderError) -> Bool {
         repeat {
             place += 1
             if place >= batch.count {
                 guard try merge.next(into: batch) else { return false }
                 place = 0
+                prepare(batch)
             }
         } while batch.isLost(place)
         return true

@@ -266,7 +266,7 @@ extension CampaignsQuery {
         var shown = ShownNames(query.names)
         var walk = try groups.walk(query.names)
         while try walk.next() {
-            let keys = try businesses.sorted(groups.keys(ofGroup: walk.number), groups)
+            let keys = try groups.keys(ofGroup: walk.number, by: businesses)
             if keys.isEmpty { continue }
             var name: [UInt8] = []
             walk.appendName(to: &name)

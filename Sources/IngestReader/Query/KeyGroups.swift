@@ -74,9 +74,36 @@ struct KeyGroups {
 
     private var groupCount: Int { Int(nextName) + lostKeys.count }
 
-    /// The keys of a group that are asked for, ascending.
-    func keys(ofGroup group: UInt32) -> ArraySlice<UInt32> {
-        keys[Int(firstKeys[Int(group)])..<Int(firstKeys[Int(group) + 1])]
+    /// The places of the keys of a group that are asked for: `key(place)`, ascending.
+    func places(ofGroup group: UInt32) -> Range<Int> {
+        Int(firstKeys[Int(group)])..<Int(firstKeys[Int(group) + 1])
+    }
+
+    func key(_ place: Int) -> UInt32 { keys[place] }
+
+    /// The first keys of groups, of those that have one. Names come in another order than keys, so that each would be
+    /// waited for: here loads do not wait for each other.
+    func firstKeys(ofGroups batch: NameBatch) -> [UInt32] {
+        var places: [UInt32] = []
+        places.reserveCapacity(batch.count)
+        for place in 0..<batch.count {
+            let group = Int(batch.ordinal(place).rawValue)
+            if firstKeys[group] < firstKeys[group + 1] { places.append(firstKeys[group]) }
+        }
+        for place in places.indices { places[place] = keys[Int(places[place])] }
+        return places
+    }
+
+    /// The keys of a group by their businesses.
+    func keys(
+        ofGroup group: UInt32, by order: BusinessOrder
+    ) throws(ReaderError) -> [UInt32] {
+        var ranked: [UInt64] = []
+        for place in places(ofGroup: group) {
+            let rank = try order.rank(businessOfKey[Int(keys[place])], among: businessOfKey)
+            ranked.append(UInt64(rank) << 32 | UInt64(keys[place]))
+        }
+        return ranked.sorted().map { UInt32(truncatingIfNeeded: $0) }
     }
 
     /// The names of the groups in their order.

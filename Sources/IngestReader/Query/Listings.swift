@@ -30,11 +30,11 @@ extension RewardsQuery: CounterListing {
         func enter(
             _ group: UInt32, _ appendText: (inout [UInt8]) -> Void
         ) throws(ReaderError) -> Bool {
-            let keys = groups.keys(ofGroup: group)
-            if keys.isEmpty { return true }
+            let places = groups.places(ofGroup: group)
+            if places.isEmpty { return true }
             // Of nearly all rewards the key says everything.
-            let tag = keys.count == 1 ? keys[keys.startIndex] : group | Self.groupBit
-            return try listing.enter(tag, ordinals: keys, body, appendText)
+            let tag = places.count == 1 ? groups.key(places.lowerBound) : group | Self.groupBit
+            return try listing.enter(tag, ordinals: places.lazy.map(groups.key), body, appendText)
         }
         if let top {
             for reward in top {
@@ -44,7 +44,7 @@ extension RewardsQuery: CounterListing {
             }
         } else {
             var walk = try groups.walk(query.names)
-            while try walk.next() {
+            while try walk.next({ listing.touch(groups.firstKeys(ofGroups: $0)) }) {
                 guard try enter(walk.number, { walk.appendName(to: &$0) }) else { return }
             }
         }
@@ -66,14 +66,15 @@ extension RewardsQuery: CounterListing {
                 return .init(business: groups.businessOfKey[Int(tag)], businessCount: 1)
             }
             var shown = RangeListing.Completion()
-            for key in groups.keys(ofGroup: tag ^ Self.groupBit) where isSeen[Int(key)] {
+            for place in groups.places(ofGroup: tag ^ Self.groupBit) {
+                let key = groups.key(place)
+                if !isSeen[Int(key)] { continue }
                 let business = groups.businessOfKey[Int(key)]
                 shown.businessCount += 1
                 if let least = shown.business {
-                    let ranks = (
-                        try businesses.rank(business, groups), try businesses.rank(least, groups)
-                    )
-                    if ranks.0 >= ranks.1 { continue }
+                    let all = groups.businessOfKey
+                    let rank = try businesses.rank(business, among: all)
+                    if try rank >= businesses.rank(least, among: all) { continue }
                 }
                 shown.business = business
             }
@@ -122,12 +123,25 @@ extension RewardDaysQuery: CounterListing {
             query, .rewardDays, days, isByDay: true, ordinalCount: counts.count
         ) { key, _ in .init(business: groups.businessOfKey[Int(key)]) }
         var walk = try groups.walk(query.names)
-        while try walk.next() {
-            for key in try businesses.sorted(groups.keys(ofGroup: walk.number), groups) {
-                let goesOn = try listing.enter(
-                    key, rowCount: Int(counts[Int(key)]), ordinals: CollectionOfOne(key), body
-                ) { walk.appendName(to: &$0) }
-                guard goesOn else { return }
+        func enter(_ key: UInt32) throws(ReaderError) -> Bool {
+            try listing.enter(
+                key, rowCount: Int(counts[Int(key)]), ordinals: CollectionOfOne(key), body
+            ) { walk.appendName(to: &$0) }
+        }
+        var touched: UInt32 = 0
+        func prepare(_ names: NameBatch) {
+            let keys = groups.firstKeys(ofGroups: names)
+            listing.touch(keys)
+            for key in keys { touched &+= counts[Int(key)] }
+        }
+        while try walk.next(prepare) {
+            let places = groups.places(ofGroup: walk.number)
+            if places.count == 1 {
+                guard try enter(groups.key(places.lowerBound)) else { return }
+                continue
+            }
+            for key in try groups.keys(ofGroup: walk.number, by: businesses) {
+                guard try enter(key) else { return }
             }
         }
         _ = try listing.give(body)
@@ -176,8 +190,7 @@ extension DaysQuery: CounterListing {
             query, .days, days, isByDay: true, ordinalCount: counts.count
         ) { _, _ in .init() }
         for (number, stretch) in order.stretches.enumerated() {
-            // A business with others inside its name has many stretches: of each day twice, so that rows are put together seldom.
-            let rowCount = min(Int(counts[Int(stretch.ordinal)]), 2 * stretch.days.count)
+            let rowCount = min(Int(counts[Int(stretch.ordinal)]), stretch.days.count)
             let goesOn = try listing.enter(
                 0, rowCount: rowCount, days: stretch.days,
                 ordinals: CollectionOfOne(stretch.ordinal), body
@@ -189,44 +202,30 @@ extension DaysQuery: CounterListing {
 }
 
 extension CounterQuery {
-    /// By ordinal: its rows on the days, of all parts of the cut.
+    /// By ordinal: the most days that it can have rows of: its rows in all parts of the cut, or the days of the table.
     fileprivate func rowCounts(
         of table: TableKind, _ ordinalCount: Int, _ days: DayRange
     ) throws(ReaderError) -> [UInt32] {
         var counts = [UInt32](repeating: 0, count: ordinalCount)
+        let isPossible = Limits.businessDays
+        var isSeen = [Bool](repeating: false, count: isPossible.count)
         try forEachPage(of: table, []) { (page) throws(ReaderError) in
+            var ofOrdinal = counts.mutableSpan
+            var ofDay = isSeen.mutableSpan
             try page.withOrders { (orders) throws(ReaderError) in
                 for row in orders.indices {
-                    let ordinal = RowOrder.ordinal(orders[row])
-                    guard ordinal < counts.count else { throw .impossibleRow }
-                    guard try days.admits(RowOrder.day(orders[row])), counts[ordinal] < .max
-                    else { continue }
-                    counts[ordinal] += 1
+                    let (ordinal, day) = (RowOrder.ordinal(orders[row]), RowOrder.day(orders[row]))
+                    guard ordinal < ofOrdinal.count, isPossible.contains(day) else {
+                        throw .impossibleRow
+                    }
+                    guard days.contains(day), ofOrdinal[ordinal] < .max else { continue }
+                    ofOrdinal[ordinal] &+= 1
+                    ofDay[Int(day &- isPossible.lowerBound)] = true
                 }
             }
         }
-        return counts
-    }
-}
-
-extension BusinessOrder {
-    fileprivate func rank(
-        _ business: UInt32, _ groups: KeyGroups
-    ) throws(ReaderError) -> UInt32 {
-        try rank(business, among: groups.businessOfKey)
-    }
-
-    /// Keys of one reward by their businesses.
-    func sorted(
-        _ keys: ArraySlice<UInt32>, _ groups: KeyGroups
-    ) throws(ReaderError) -> ArraySlice<UInt32> {
-        if keys.count <= 1 { return keys }
-        var ranked: [UInt64] = []
-        for key in keys {
-            let rank = try rank(groups.businessOfKey[Int(key)], groups)
-            ranked.append(UInt64(rank) << 32 | UInt64(key))
-        }
-        return ranked.sorted().map { UInt32(truncatingIfNeeded: $0) }[...]
+        let dayCount = UInt32(isSeen.count { $0 })
+        return counts.map { min($0, dayCount) }
     }
 }
 
@@ -246,6 +245,13 @@ public struct DayRange: Sendable, Hashable {
     public var isBounded: Bool { from != nil || to != nil }
 
     public func contains(_ day: CivilDay) -> Bool { contains(day.dayNumber) }
+
+    /// Whether the range has the day of a row.
+    /// **Errors** `impossibleRow` for one that no event can have.
+    func admits(_ day: Int32) throws(ReaderError) -> Bool {
+        guard Limits.businessDays.contains(day) else { throw .impossibleRow }
+        return contains(day)
+    }
 
     package func contains(_ dayNumber: Int32) -> Bool {
         dayNumber >= from?.dayNumber ?? .min && dayNumber <= to?.dayNumber ?? .max

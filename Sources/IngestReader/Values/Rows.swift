@@ -21,14 +21,11 @@ package struct ListedRow: Sendable, Equatable {
         self.day = day.day
         counters = day.counters
     }
-
-    /// Takes each row; `false` ends the listing.
-    package typealias Body = (ListedRow) -> Bool
 }
 
 /// The counters of one reward, over all its businesses or (where the query names one) of one.
 public struct RewardRow: CounterListedRow, Equatable {
-    package let row: ListedRow
+    package var row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }
 
@@ -43,7 +40,7 @@ public struct RewardRow: CounterListedRow, Equatable {
 
 /// The counters of one business on one day.
 public struct DayRow: CounterListedRow, Equatable {
-    package let row: ListedRow
+    package var row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }
 
@@ -56,7 +53,7 @@ public struct DayRow: CounterListedRow, Equatable {
 
 /// The counters of one reward at one business on one day.
 public struct RewardDayRow: CounterListedRow, Equatable {
-    package let row: ListedRow
+    package var row: ListedRow
 
     package init(_ row: ListedRow) { self.row = row }
 

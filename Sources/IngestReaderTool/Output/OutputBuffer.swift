@@ -93,13 +93,30 @@ import IngestReader
     /// Puts a part of `bytes`.
     package func put(_ bytes: [UInt8], _ range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
-        reserve(range.count)
+        reserve(max(range.count, Self.wideByteCount))
         unsafe bytes.withUnsafeBufferPointer { source in
             guard let from = source.baseAddress else { return }
-            // SAFETY: the range is inside, and there is room for it.
-            unsafe (base + count).update(from: from + range.lowerBound, count: range.count)
+            let isWide = bytes.count &- range.lowerBound >= Self.wideByteCount
+            // SAFETY: the range is inside, with 32 bytes from its start on where that is said; there is room for both.
+            unsafe copy(from + range.lowerBound, range.count, isWide: isWide)
         }
         count &+= range.count
+    }
+
+    /// Most of what is copied is shorter than this: then as many bytes are copied in one step, and those beyond it are
+    /// written over by what comes next.
+    private static var wideByteCount: Int { 32 }
+
+    /// - Parameter isWide: whether `source` has `wideByteCount` bytes.
+    @inline(__always)
+    private func copy(_ source: UnsafePointer<UInt8>, _ byteCount: Int, isWide: Bool) {
+        if isWide && byteCount <= Self.wideByteCount {
+            let bytes = unsafe UnsafeRawPointer(source).loadUnaligned(as: SIMD32<UInt8>.self)
+            let target = unsafe UnsafeMutableRawPointer(base + count)
+            unsafe target.storeBytes(of: bytes, as: SIMD32<UInt8>.self)
+        } else {
+            unsafe (base + count).update(from: source, count: byteCount)
+        }
     }
 
     /// Where what is put next will lie, until the next `flush`.
@@ -108,9 +125,9 @@ import IngestReader
     /// Puts once more what lies at some places.
     func putAgain(_ places: Range<Int>) {
         precondition(places.lowerBound >= 0 && places.upperBound <= count)
-        reserve(places.count)
-        // SAFETY: the places are below count, and there is room for as many behind it.
-        unsafe (base + count).update(from: base + places.lowerBound, count: places.count)
+        reserve(max(places.count, Self.wideByteCount))
+        // SAFETY: the places are below count, behind which there is room for as many, and for 32.
+        unsafe copy(base + places.lowerBound, places.count, isWide: true)
         count &+= places.count
     }
 

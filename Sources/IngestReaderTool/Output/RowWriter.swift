@@ -56,7 +56,7 @@ struct RowWriter: ValueSink {
     // Of the row that is being written.
     private var column = 0
     private var copied = 0
-    private var days = DayTexts()
+    private var days = DayPlaces()
     // By column: the last text that is not empty, and where it lies in the output.
     private var texts: [[UInt8]]
     private var places: [Range<Int>]
@@ -186,21 +186,22 @@ struct RowWriter: ValueSink {
     }
 }
 
-/// The texts of the days that were asked for last: rows have few.
-private struct DayTexts {
+/// Where the days that were put last lie in the output: rows have few.
+private struct DayPlaces {
     private static let slotCount = 64
 
     /// By day, modulo their number.
-    private var days = [Int32?](repeating: nil, count: slotCount)
-    private var texts = [[UInt8]](repeating: [], count: slotCount)
+    private var slots = [(day: Int32, place: Range<Int>)](
+        repeating: (0, 0..<0), count: slotCount)
 
     mutating func put(_ day: Int32, to output: OutputBuffer) {
         let slot = Int(truncatingIfNeeded: day) & (Self.slotCount - 1)
-        if days[slot] != day {
-            days[slot] = day
-            texts[slot] = Array(CivilDay(dayNumber: day).description.utf8)
+        if slots[slot].day == day, !slots[slot].place.isEmpty {
+            return output.putAgain(slots[slot].place)
         }
-        output.put(texts[slot])
+        let start = output.position
+        output.put(CivilDay(dayNumber: day).description)
+        slots[slot] = (day, start..<output.position)
     }
 }
 
@@ -236,7 +237,7 @@ package struct ListedRows<Row: CounterListedRow & OutputRow>: RowBatch {
 
     package func forEachRow(in part: Range<Int>, _ body: (Row) throws -> Void) rethrows {
         try range.forEachRow(in: start + part.lowerBound..<start + part.upperBound) { row in
-            try body(Row(row))
+            try body(row)
             return true
         }
     }
