@@ -176,7 +176,7 @@ import Testing
     func impossible() throws {
         for (key, day) in [(UInt32(9), Int32(20_000)), (.max, 1), (0, 106_653), (0, -2), (0, .min)]
         {
-            let query = QueryRows(OneRow(key: key, day: day))
+            let query = QueryRows(OneRow(key: key, days: [day]))
             #expect(throws: ReaderError.self) { try query.rewardDays(RewardDaysQuery()) }
             #expect(throws: ReaderError.self) { try query.days(DaysQuery()) }
             let days = DayRange(from: CivilDay(dayNumber: .min))
@@ -185,8 +185,25 @@ import Testing
                 try query.rewards(RewardsQuery(days: days, order: .ctr))
             }
         }
-        let sound = QueryRows(OneRow(key: 0, day: 106_652))
+        let sound = QueryRows(OneRow(key: 0, days: [106_652]))
         #expect(try sound.rewardDays(RewardDaysQuery()).count == 1)
+    }
+
+    @Test(
+        "Days come in any order; one that was not there when they were counted is damage, not a trap"
+    )
+    func daysInAnyOrder() throws {
+        let days: [Int32] = [20_007, 20_003, 20_005, 20_003, 20_009, 20_001, 20_007]
+        let found = try QueryRows(OneRow(key: 0, days: days)).rewardDays(RewardDaysQuery())
+        #expect(found.map(\.date.dayNumber) == [20_001, 20_003, 20_005, 20_007, 20_009])
+        #expect(found.map(\.counters.clicks) == [1, 2, 1, 2, 1])
+        for (counted, folded) in [([5], [5, 6]), ([5], [6, 5]), ([5, 6], [6, 5, 4])]
+            as [([Int32], [Int32])]
+        {
+            let query = QueryRows(OneRow(key: 0, days: folded, countedDays: counted))
+            #expect(throws: ReaderError.self) { try query.rewardDays(RewardDaysQuery()) }
+            #expect(throws: ReaderError.self) { try query.days(DaysQuery()) }
+        }
     }
 
     @Test("A text of a lost name is read only as it is shown")
@@ -217,10 +234,16 @@ import Testing
     }
 }
 
-/// A single row of a given key (of `days`: business) and day; key 0 is (name 1, name 1).
+/// A row a page, each of one click, of a given key (of `days`: business); key 0 is (name 1, name 1).
 private struct OneRow: CounterSource {
     let key: UInt32
-    let day: Int32
+    let days: [Int32]
+    /// What is found where rows are counted.
+    let countedDays: [Int32]
+
+    init(key: UInt32, days: [Int32], countedDays: [Int32]? = nil) {
+        (self.key, self.days, self.countedDays) = (key, days, countedDays ?? days)
+    }
 
     func makeNames() -> any NameSource {
         var table = NameTable(hash: KeyedHash(key: [UInt8](repeating: 3, count: 32))!)
@@ -234,8 +257,13 @@ private struct OneRow: CounterSource {
         of table: TableKind, _ columns: CounterColumnSet, _ keys: ClosedRange<UInt32>,
         _ names: any NameSource, _ body: (CounterPage) throws(ReaderError) -> Void
     ) throws(ReaderError) {
-        let row = SourceRow(ordinal: key, day: day, counters: CounterRow())
-        try SourceRow.givePages([row], keys, body)
+        var counters = CounterRow()
+        counters[.clicks] = 1
+        let ordinal = table == .days && key == 0 ? 1 : key
+        for day in columns.isEmpty ? countedDays : days {
+            let row = SourceRow(ordinal: ordinal, day: day, counters: counters)
+            try SourceRow.givePages([row], keys, body)
+        }
     }
 
     func forEachRow(
