@@ -192,6 +192,24 @@ public struct IngestReader: Sendable {
         }
     }
 
+    /// Gives the ranges of a listing, of which the next one is folded on a thread of its own meanwhile.
+    ///
+    /// **Cost** The memory of two ranges.
+    /// - Parameter body: its errors end the listing.
+    package func forEachRange(
+        of listing: some CounterListing, _ body: (ListedRange) throws -> Void
+    ) throws {
+        try holdingErrors { held in
+            try listing.forEachRange(in: CounterQuery(snapshot)) { range in
+                let step = held.hold {
+                    try body(range)
+                    return .next
+                }
+                return step == .next
+            }
+        }
+    }
+
     private func forEachRow<Listing: CounterListing>(
         _ listing: Listing, _ body: (Listing.Row) -> Iteration
     ) throws(ReaderError) {

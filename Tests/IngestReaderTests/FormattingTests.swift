@@ -131,6 +131,49 @@ import Testing
         #expect(try Self.list(.ndjson, []) == "")
     }
 
+    /// Texts and days that a row before had are copied; bytes are copied many at a time. A row alone has none of that.
+    @Test("Rows one after the other are what each of them is alone, whatever was written before")
+    func rowsAfterRows() throws {
+        var rows: [RewardDayRow] = []
+        for place in 0..<600 {
+            var row = ListedRow()
+            row.id = Array("r,\"\u{e9}\(String(repeating: "x", count: place / 4 % 80))".utf8)
+            row.business = Array(repeating: UInt8(ascii: "b"), count: place / 9 % 40)
+            // Of the same slot among the days that are kept.
+            row.day = [20_000, 20_064, 20_001, 20_000, -1, 20_001][place % 6]
+            row.counters[.impressions] = UInt64(place)
+            row.counters[.revenueMicros] = UInt64(place) << 50
+            rows.append(RewardDayRow(row))
+        }
+        for format in [OutputFormat.ndjson, .csv] {
+            func text(_ rows: [RewardDayRow]) throws -> String {
+                try Self.written { output in
+                    try RowFormatter(format: format, cut: nil, output: output)
+                        .list(Self.given(rows))
+                }
+            }
+            let header = try text([])
+            let alone = try rows.map { String(try text([$0]).dropFirst(header.count)) }
+            #expect(try text(rows) == header + alone.joined())
+        }
+    }
+
+    @Test("A part of an array is put whatever its size, where it is, and what room there was")
+    func parts() {
+        let bytes = (0..<200).map { UInt8($0) }
+        for capacity in [1, 31, 32, 33, 64, 1_000] {
+            for count in [0, 1, 15, 16, 17, 31, 32, 33, 64] {
+                for start in [0, 1, 167, 168, 169, 200 - count] where start + count <= 200 {
+                    let put = OutputBuffer.bytes(capacity: capacity) { output in
+                        for _ in 0..<3 { output.put(bytes, start..<start + count) }
+                    }
+                    let wanted = Array(bytes[start..<start + count])
+                    #expect(put == wanted + wanted + wanted, "\(capacity) \(count) \(start)")
+                }
+            }
+        }
+    }
+
     @Test("Every control character and quote in an id survives JSON")
     func jsonEscapes() throws {
         for value in 0..<0x300 {

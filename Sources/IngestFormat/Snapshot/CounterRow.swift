@@ -60,12 +60,13 @@
     @inlinable @inline(__always)
     public func gross(ofType type: Int) -> UInt64 {
         precondition(type >= 0 && type < 3)
-        let first = CounterColumn.self
-        let refused = values[first.refusedImpressions.rawValue &+ type]
-            .saturatingSum(values[first.conflictImpressions.rawValue &+ type])
-        let marked = values[first.duplicateImpressions.rawValue &+ type]
-            .saturatingSum(values[first.invalidImpressions.rawValue &+ type])
-        let sum = values[type].saturatingSum(refused).saturatingSum(marked)
+        // The columns of an outcome are one after the other, by type.
+        let refused = values[CounterColumn.refusedImpressions.rawValue &+ type]
+            .saturatingSum(values[CounterColumn.conflictImpressions.rawValue &+ type])
+        let marked = values[CounterColumn.duplicateImpressions.rawValue &+ type]
+            .saturatingSum(values[CounterColumn.invalidImpressions.rawValue &+ type])
+        let counted = values[CounterColumn.impressions.rawValue &+ type]
+        let sum = counted.saturatingSum(refused).saturatingSum(marked)
         return type == 0 ? sum.saturatingSum(self[.notViewableImpressions]) : sum
     }
 

@@ -266,16 +266,15 @@ extension CampaignsQuery {
         var shown = ShownNames(query.names)
         var walk = try groups.walk(query.names)
         while try walk.next() {
-            let keys = try groups.keys(ofGroup: walk.number, by: businesses)
-            if keys.isEmpty { continue }
+            if groups.places(ofGroup: walk.number).isEmpty { continue }
             var name: [UInt8] = []
             walk.appendName(to: &name)
-            for key in keys {
+            let goesOn = try groups.forEachKey(ofGroup: walk.number, by: businesses) {
+                (key) throws(ReaderError) in
                 let business = try shown.bytes(of: groups.businessOfKey[Int(key)])
-                guard try listing.enter(key, reward: name, business: business, body) else {
-                    return
-                }
+                return try listing.enter(key, reward: name, business: business, body)
             }
+            guard goesOn else { return }
         }
         _ = try listing.give(body)
     }

@@ -1,8 +1,6 @@
 // packet → decode → ring → admit → block → segment → compaction → snapshot → [query]
 
-import Dispatch
 import IngestFormat
-import Synchronization
 
 /// Rows of a listing that were folded together, in the order in which they are shown. Nothing of it changes, so that
 /// several threads may read parts of it side by side.
@@ -152,65 +150,5 @@ extension CounterListing {
         in query: CounterQuery, _ body: (Row) -> Bool
     ) throws(ReaderError) {
         try forEachRange(in: query) { $0.forEachRow(in: 0..<$0.rowCount, body) }
-    }
-}
-
-extension IngestReader {
-    /// Gives the ranges of a listing, of which the next one is folded on a thread of its own meanwhile.
-    ///
-    /// **Cost** The memory of two ranges.
-    /// - Parameter body: its errors end the listing.
-    package func forEachRange(
-        of listing: some CounterListing, _ body: (ListedRange) throws -> Void
-    ) throws {
-        let (ranges, snapshot) = (RangesAhead(), snapshot)
-        let queue = DispatchQueue(label: "listing")
-        queue.async {
-            do throws(ReaderError) {
-                try listing.forEachRange(in: CounterQuery(snapshot)) { ranges.put(.success($0)) }
-                ranges.put(.success(nil))
-            } catch { ranges.put(.failure(error)) }
-        }
-        defer {
-            ranges.end()
-            queue.sync {}
-        }
-        while let range = try ranges.next() { try body(range) }
-    }
-}
-
-/// Hands ranges from the thread that makes them to the one that takes them, one at a time.
-private final class RangesAhead: Sendable {
-    private let range = Mutex<Result<ListedRange?, ReaderError>?>(nil)
-    private let isEnded = Atomic(false)
-    private let isMade = DispatchSemaphore(value: 0)
-    private let isTaken = DispatchSemaphore(value: 0)
-
-    /// Waits until the range is taken; `false` if no more are wanted.
-    @discardableResult
-    func put(_ next: Result<ListedRange?, ReaderError>) -> Bool {
-        // Relaxed: the semaphores order it.
-        if isEnded.load(ordering: .relaxed) { return false }
-        range.withLock { $0 = next }
-        isMade.signal()
-        isTaken.wait()
-        return !isEnded.load(ordering: .relaxed)
-    }
-
-    /// The next range, `nil` behind the last one.
-    func next() throws(ReaderError) -> ListedRange? {
-        isMade.wait()
-        let next = range.withLock { range in
-            defer { range = nil }
-            return range
-        }
-        isTaken.signal()
-        return try next?.get()
-    }
-
-    /// No more are wanted.
-    func end() {
-        isEnded.store(true, ordering: .relaxed)
-        isTaken.signal()
     }
 }

@@ -116,33 +116,21 @@ extension RewardDaysQuery: CounterListing {
             _ = try body(ListedRange(try rows(of: reward, in: query, business: wanted)))
             return
         }
-        let counts = try query.rowCounts(of: .rewardDays, Int(query.names.nextKey), days)
+        let counts = try query.rowCounts(of: .rewardDays, Int(query.names.nextKey), days).counts
         let groups = try KeyGroups(query.names, business: wanted, rowCounts: counts)
         let businesses = BusinessOrder(query.names)
         var listing = RangeListing(
             query, .rewardDays, days, isByDay: true, ordinalCount: counts.count
         ) { key, _ in .init(business: groups.businessOfKey[Int(key)]) }
         var walk = try groups.walk(query.names)
-        func enter(_ key: UInt32) throws(ReaderError) -> Bool {
-            try listing.enter(
-                key, rowCount: Int(counts[Int(key)]), ordinals: CollectionOfOne(key), body
-            ) { walk.appendName(to: &$0) }
-        }
-        var touched: UInt32 = 0
-        func prepare(_ names: NameBatch) {
-            let keys = groups.firstKeys(ofGroups: names)
-            listing.touch(keys)
-            for key in keys { touched &+= counts[Int(key)] }
-        }
-        while try walk.next(prepare) {
-            let places = groups.places(ofGroup: walk.number)
-            if places.count == 1 {
-                guard try enter(groups.key(places.lowerBound)) else { return }
-                continue
+        while try walk.next({ listing.touch(groups.firstKeys(ofGroups: $0), and: counts) }) {
+            let goesOn = try groups.forEachKey(ofGroup: walk.number, by: businesses) {
+                (key) throws(ReaderError) in
+                try listing.enter(
+                    key, rowCount: Int(counts[Int(key)]), ordinals: CollectionOfOne(key), body
+                ) { walk.appendName(to: &$0) }
             }
-            for key in try groups.keys(ofGroup: walk.number, by: businesses) {
-                guard try enter(key) else { return }
-            }
+            guard goesOn else { return }
         }
         _ = try listing.give(body)
     }
@@ -183,14 +171,17 @@ extension DaysQuery: CounterListing {
             _ = try body(ListedRange(found.map { ListedRow(text, text, $0) }))
             return
         }
-        let counts = try query.rowCounts(of: .days, max(1, Int(query.names.nextName)), days)
+        let (counts, seenDays) = try query.rowCounts(
+            of: .days, max(1, Int(query.names.nextName)), days)
         let ordinals = counts.indices.filter { counts[$0] > 0 }.map { UInt32($0) }
         let order = DayOrder(try query.names.texts(of: ordinals))
         var listing = RangeListing(
             query, .days, days, isByDay: true, ordinalCount: counts.count
         ) { _, _ in .init() }
         for (number, stretch) in order.stretches.enumerated() {
-            let rowCount = min(Int(counts[Int(stretch.ordinal)]), stretch.days.count)
+            let rowCount = min(
+                Int(counts[Int(stretch.ordinal)]), seenDays.count(in: stretch.days))
+            if rowCount == 0 { continue }
             let goesOn = try listing.enter(
                 0, rowCount: rowCount, days: stretch.days,
                 ordinals: CollectionOfOne(stretch.ordinal), body
@@ -202,10 +193,10 @@ extension DaysQuery: CounterListing {
 }
 
 extension CounterQuery {
-    /// By ordinal: the most days that it can have rows of: its rows in all parts of the cut, or the days of the table.
+    /// By ordinal: the most days that it can have rows of, and the days of the table.
     fileprivate func rowCounts(
         of table: TableKind, _ ordinalCount: Int, _ days: DayRange
-    ) throws(ReaderError) -> [UInt32] {
+    ) throws(ReaderError) -> (counts: [UInt32], days: SeenDays) {
         var counts = [UInt32](repeating: 0, count: ordinalCount)
         let isPossible = Limits.businessDays
         var isSeen = [Bool](repeating: false, count: isPossible.count)
@@ -224,8 +215,30 @@ extension CounterQuery {
                 }
             }
         }
-        let dayCount = UInt32(isSeen.count { $0 })
-        return counts.map { min($0, dayCount) }
+        let seen = SeenDays(isSeen)
+        let dayCount = UInt32(seen.count(in: RangeListing.allDays))
+        for ordinal in counts.indices { counts[ordinal] = min(counts[ordinal], dayCount) }
+        return (counts, seen)
+    }
+}
+
+/// The days of a table.
+///
+/// **Cost** 4 bytes a day that there can be: 0.4 MB.
+private struct SeenDays {
+    /// By day that there can be, and behind them: how many before it there are.
+    private var before: [Int32] = [0]
+
+    /// - Parameter isSeen: by day that there can be.
+    init(_ isSeen: [Bool]) {
+        before.reserveCapacity(isSeen.count + 1)
+        for isThere in isSeen { before.append(before[before.count - 1] + (isThere ? 1 : 0)) }
+    }
+
+    /// - Parameter days: that there can be.
+    func count(in days: Range<Int32>) -> Int {
+        let first = Limits.businessDays.lowerBound
+        return Int(before[Int(days.upperBound - first)] - before[Int(days.lowerBound - first)])
     }
 }
 

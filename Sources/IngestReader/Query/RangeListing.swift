@@ -2,6 +2,7 @@
 
 import Dispatch
 import IngestFormat
+import Synchronization
 
 /// A listing in ranges: its *units* are entered in the order in which they are to be shown; when a range is full, all
 /// rows of the cut that belong to it are folded, in one pass over the table, and given. A unit is what one or more
@@ -20,9 +21,15 @@ struct RangeListing: ~Copyable {
         var businessCount = 0
     }
 
+    private static var firstRowCountMax: Int { 1 << 17 }
+    /// Each range has so many times the rows of the one before, up to the most that there may be.
+    private static var rangeGrowth: Int { 8 }
+
     static let allDays = Limits.businessDays.lowerBound..<Limits.businessDays.upperBound + 1
 
     private let rowCountMax: Int
+    /// Of the range at hand: the first one is small, so that there are rows soon.
+    private var rangeRowCountMax: Int
     /// What units are shown with, by their tags and what `isSeen` is; `nil` leaves a unit out.
     private let complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
     /// Of the ranges that were given.
@@ -48,6 +55,7 @@ struct RangeListing: ~Copyable {
         _ complete: @escaping (UInt32, [Bool]) throws(ReaderError) -> Completion?
     ) {
         rowCountMax = query.rowCountMax
+        rangeRowCountMax = min(rowCountMax, Self.firstRowCountMax)
         self.complete = complete
         shown = ShownNames(query.names)
         businesses = Array(repeating: (.max, 0..<0), count: ShownNames.slotCount)
@@ -55,8 +63,11 @@ struct RangeListing: ~Copyable {
         folding = Folding(RangeFold(query.source, table, days, isByDay, ordinalCount))
     }
 
-    /// Waits for a fold that nobody wants any more.
-    deinit { queue.sync {} }
+    /// Ends a fold that nobody wants any more.
+    deinit {
+        folding.isUnwanted.store(true, ordering: .relaxed)
+        queue.sync {}
+    }
 
     /// Enters a unit; before it, has the range folded where that is full.
     /// - Parameters:
@@ -70,8 +81,8 @@ struct RangeListing: ~Copyable {
         ordinals: some Collection<UInt32>, _ body: ListedRange.Body,
         _ appendText: (inout [UInt8]) -> Void
     ) throws(ReaderError) -> Bool {
-        if entered.rowCountMax + rowCount > rowCountMax, entered.rowCountMax > 0 {
-            guard try fold(body) else { return false }
+        if entered.slotCount + rowCount > rangeRowCountMax, entered.slotCount > 0 {
+            guard try foldEntered(body) else { return false }
         }
         let start = UInt32(texts.count)
         appendText(&texts)
@@ -81,36 +92,43 @@ struct RangeListing: ~Copyable {
     }
 
     /// Has what `enter` needs to know of some ordinals brought into the cache.
-    mutating func touch(_ ordinals: [UInt32]) { entered.touch(ordinals) }
+    /// - Parameter others: by ordinal, what else is looked at.
+    mutating func touch(_ ordinals: [UInt32], and others: [UInt32] = []) {
+        entered.touch(ordinals, and: others)
+    }
 
     /// Folds the units entered, and gives all rows that were not given yet, those of units without rows left out.
     /// - Returns: `false` if `body` did.
     mutating func give(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
-        guard try fold(body) else { return false }
-        return try giveFolded(body)
+        guard try foldEntered(body) else { return false }
+        guard let last = try takeFolded() else { return true }
+        return try body(last)
     }
 
-    /// Gives the range before; then this one is folded, and there is another to be entered.
-    private mutating func fold(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
-        guard try giveFolded(body) else { return false }
-        let memory = takeMemory(rowCount: entered.rowCountMax)
+    /// Has the range folded, and gives the one before meanwhile; then there is another to be entered.
+    private mutating func foldEntered(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
+        let before = try takeFolded()
+        let memory = takeMemory(rowCount: max(entered.slotCount, rangeRowCountMax))
         swap(&units, &memory.units)
         swap(&texts, &memory.texts)
         units.removeAll(keepingCapacity: true)
         texts.removeAll(keepingCapacity: true)
         folding.begin(&entered, into: memory)
         queue.async { [folding] in folding.fold() }
-        return true
+        rangeRowCountMax = min(rowCountMax, rangeRowCountMax * Self.rangeGrowth)
+        guard let before else { return true }
+        return try body(before)
     }
 
-    private mutating func giveFolded(_ body: ListedRange.Body) throws(ReaderError) -> Bool {
+    /// The range that is folded, when it is.
+    private mutating func takeFolded() throws(ReaderError) -> ListedRange? {
         queue.sync {}
         if let failure = folding.range.failure { throw failure }
-        guard let memory = folding.memory else { return true }
+        guard let memory = folding.memory else { return nil }
         var (units, rows) = (memory.units, memory.rows)
         (memory.units, memory.rows) = ([], [])
         rows.removeAll(keepingCapacity: true)
-        rows.reserveCapacity(folding.range.rowCountMax)
+        rows.reserveCapacity(folding.range.slotCount)
         var unitCount = 0
         for number in units.indices {
             var unit = units[number]
@@ -125,13 +143,15 @@ struct RangeListing: ~Copyable {
         (memory.units, memory.rows) = (units, rows)
         folding.removeAll()
         for slot in businesses.indices { businesses[slot].ordinal = .max }
-        return try body(ListedRange(memory))
+        return ListedRange(memory)
     }
 
-    /// Memory for a range, that of one before where nobody has it any more.
+    /// Memory for a range, that of one before where nobody has it any more; what is too small then goes.
     private mutating func takeMemory(rowCount: Int) -> ListedRange.Memory {
-        for index in memories.indices where memories[index].slab.capacity >= rowCount {
-            if isKnownUniquelyReferenced(&memories[index]) { return memories[index] }
+        for index in memories.indices.reversed()
+        where isKnownUniquelyReferenced(&memories[index]) {
+            if memories[index].slab.capacity >= rowCount { return memories[index] }
+            memories.remove(at: index)
         }
         memories.append(ListedRange.Memory(rowCount: rowCount))
         return memories[memories.count - 1]
@@ -157,6 +177,8 @@ struct RangeListing: ~Copyable {
 private final class Folding: @unchecked Sendable {
     var range: RangeFold
     private(set) var memory: ListedRange.Memory?
+    /// Ends the fold at the next page.
+    let isUnwanted = Atomic(false)
 
     init(_ range: consuming RangeFold) { self.range = range }
 
@@ -165,7 +187,9 @@ private final class Folding: @unchecked Sendable {
         self.memory = memory
     }
 
-    func fold() { if let memory { range.fold(into: memory.slab) } }
+    func fold() {
+        if let memory { range.fold(into: memory.slab, unless: isUnwanted) }
+    }
 
     func removeAll() {
         range.removeAll()
@@ -191,8 +215,8 @@ private struct RangeFold: ~Copyable {
     private var byDay = DayRows()
     /// A sum over what was looked at for nothing but to have it in the cache.
     private var touched: UInt32 = 0
-    /// Rows that the units entered can have.
-    private(set) var rowCountMax = 0
+    /// Of the units entered: one for each row that they can have.
+    private(set) var slotCount = 0
     /// What ended the fold.
     private(set) var failure: ReaderError?
 
@@ -207,9 +231,10 @@ private struct RangeFold: ~Copyable {
     // MARK: The listing's
 
     /// Has what `enter` looks at brought into the cache, all at once.
-    mutating func touch(_ ordinals: [UInt32]) {
-        if unitOfOrdinal.isEmpty { return }
-        for ordinal in ordinals { touched &+= unitOfOrdinal[Int(ordinal)] }
+    mutating func touch(_ ordinals: [UInt32], and others: [UInt32]) {
+        for values in [unitOfOrdinal, others] where !values.isEmpty {
+            for ordinal in ordinals { touched &+= values[Int(ordinal)] }
+        }
     }
 
     mutating func enter(
@@ -226,8 +251,8 @@ private struct RangeFold: ~Copyable {
             bounds = least...max(bounds?.upperBound ?? ordinal, ordinal)
         }
         unitCount += 1
-        if isByDay { byDay.enter(start: rowCountMax, room: rowCount, days, before: before) }
-        rowCountMax += rowCount
+        if isByDay { byDay.enter(start: slotCount, room: rowCount, days, before: before) }
+        slotCount += rowCount
     }
 
     /// The second range of a listing that has but one takes no memory.
@@ -249,7 +274,7 @@ private struct RangeFold: ~Copyable {
     /// Makes it empty.
     mutating func removeAll() {
         firstUnit += unitCount
-        (unitCount, rowCountMax) = (0, 0)
+        (unitCount, slotCount) = (0, 0)
         byDay.removeAll()
         bounds = nil
     }
@@ -257,14 +282,16 @@ private struct RangeFold: ~Copyable {
     // MARK: Folding
 
     /// Folds all rows of the range; `failure` is an error of the source, `overflow` or `impossibleRow`.
-    mutating func fold(into slab: CounterSlab) {
-        do throws(ReaderError) { try foldPages(into: slab) } catch { failure = error }
+    mutating func fold(into slab: CounterSlab, unless isUnwanted: borrowing Atomic<Bool>) {
+        do throws(ReaderError) { try foldPages(into: slab, isUnwanted) } catch { failure = error }
     }
 
-    private mutating func foldPages(into slab: CounterSlab) throws(ReaderError) {
-        slab.clear(rowCountMax)
+    private mutating func foldPages(
+        into slab: CounterSlab, _ isUnwanted: borrowing Atomic<Bool>
+    ) throws(ReaderError) {
+        slab.clear(slotCount)
         guard let bounds else { return }
-        if isByDay { byDay.reserve(rowCountMax) }
+        if isByDay { byDay.reserve(slotCount) }
         // With the last ordinal, those that there cannot be.
         let isLast = Int(bounds.upperBound) == unitOfOrdinal.count - 1
         let keys = bounds.lowerBound...(isLast ? .max : bounds.upperBound)
@@ -272,10 +299,12 @@ private struct RangeFold: ~Copyable {
         var picks = [RowPick](repeating: RowPick(), count: CounterPage.capacity)
         try source.forEachPage(of: table, .known, keys, source.makeNames()) {
             (page) throws(ReaderError) in
+            if isUnwanted.load(ordering: .relaxed) { throw .notWanted }
             var count = try pick(page, into: &picks)
             if isByDay || days.isBounded {
                 count = try byDay.keep(days, of: &picks, count)
             }
+            if count == 0 { return }
             if isByDay {
                 try byDay.takeSlots(for: &picks, count)
             } else {
