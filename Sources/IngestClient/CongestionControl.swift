@@ -276,7 +276,8 @@ struct CongestionControl: Sendable {
 
     /// (h)
     private mutating func endStartupRound() {
-        guard round.beganAt > 0 else { return }
+        // A round of packets that had left before tells no rate.
+        guard round.beganAt > 0, round.rate > 0 else { return }
         let hasGrown = round.rate >= 1.25 * startupRate
         startupRate = max(startupRate, round.rate)
         if hasGrown {

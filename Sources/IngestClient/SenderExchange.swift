@@ -240,7 +240,7 @@ extension SenderStream {
             congestion.shed()
             if !acks.isShedding { timers.hurryHeartbeat(now: now) }
             acks.isShedding = true
-            timers.blocked(by: status == .busy ? .busy : .diskFull, now: now)
+            if !isAllFinal { timers.blocked(by: status == .busy ? .busy : .diskFull, now: now) }
             timers.progressed(now: now)
         case .beyondWindow: timers.requestHeartbeat(now: now)
         case .refused, .unsupported, .rolledBack: break
@@ -323,6 +323,7 @@ extension SenderStream {
         // What was not heard while it had ended is no silence.
         timers.heard(now: now)
         timers.progressed(now: now)
+        timers.unblocked()
         sendHeartbeat(now: now)
     }
 
@@ -348,7 +349,8 @@ extension SenderStream {
         if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
-        if acks.isBlocked { timers.blocked(by: .noCredit, now: now) } else { timers.unblocked() }
+        // An ok that acks nothing ends no block: packets may be refused, and the questions between them answered.
+        if acks.isBlocked && !isAllFinal { timers.blocked(by: .noCredit, now: now) }
         pump(now: now)
     }
 
@@ -380,7 +382,10 @@ extension SenderStream {
             timers.unblocked()
             acks.unsupportedSince = nil
         }
-        if isAllFinal { timers.waitsSince = nil }
+        if isAllFinal {
+            timers.waitsSince = nil
+            timers.unblocked()
+        }
         // It waits for damaged packets until it knows the base.
         if acks.floor < min(window.base, window.damagedEnd) { timers.requestHeartbeat(now: now) }
     }

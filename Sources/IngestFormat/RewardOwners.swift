@@ -17,7 +17,7 @@ package struct RewardOwners: Sendable {
     /// **Errors** `Fault` for the first line that breaks a rule. An empty file is valid.
     package init(_ bytes: [UInt8]) throws(Fault) {
         var number = 0
-        for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
+        for line in bytes.lines {
             number += 1
             guard line.count <= Limits.ownersLineByteCountMax else {
                 throw Fault(line: number, cause: .length)

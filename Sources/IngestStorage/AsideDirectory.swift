@@ -6,8 +6,14 @@ import IngestFormat
 package struct AsideDirectory<Files: FileSystem> {
     private let files: Files
     private let aside: Files
+    private let taken = TakenNames()
 
     private static var copyByteCount: Int { 1 << 20 }
+
+    /// The names in the folder; `nil` until one is asked for.
+    private final class TakenNames {
+        var names: Set<String>?
+    }
 
     /// Opens the folder, and makes it durably if it is not there.
     package init(of files: Files) throws(StorageError) {
@@ -105,15 +111,18 @@ package struct AsideDirectory<Files: FileSystem> {
         return true
     }
 
-    /// `name`, or `name.1` and so on: the first that is not taken, or whose file will do as it is.
+    /// `name`, or `name.1` and so on: the first that is not taken, which it is then, or whose file will do as it is.
     private func freeName(
         _ name: String, _ isGood: (Files.File) throws(StorageError) -> Bool
     ) throws(StorageError) -> (name: String, isTaken: Bool) {
-        let present = Set(try aside.names())
+        var present: Set<String>
+        if let names = taken.names { present = names } else { present = Set(try aside.names()) }
+        taken.names = nil
+        defer { taken.names = present }
         var number = 0
         while true {
             let candidate = number == 0 ? name : "\(name).\(number)"
-            guard present.contains(candidate) else { return (candidate, false) }
+            if present.insert(candidate).inserted { return (candidate, false) }
             let file = try StorageError.readable { () throws(StorageError) in
                 try aside.open(candidate, .read)
             }

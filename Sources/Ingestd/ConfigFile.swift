@@ -17,14 +17,18 @@ enum ConfigFile {
     }
 
     /// What a file holds, and no more than a byte beyond what is allowed, which tells enough of any longer file or of a
-    /// device; `nil` if it cannot be read.
+    /// device; `nil` if it cannot be read, or is a pipe, which may never end.
     static func bytes(of path: String, byteCountMax: Int) -> Data? {
-        do {
-            let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
-            return try file.read(upToCount: byteCountMax + 1) ?? Data()
-        } catch {
+        // SAFETY: the path is copied by the kernel.
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        if descriptor < 0 { return nil }
+        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        var status = stat()
+        // SAFETY: the kernel writes one stat.
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT != S_IFIFO else {
             return nil
         }
+        return try? file.read(upToCount: byteCountMax + 1) ?? Data()
     }
 
     /// All of a file that a setting names.
@@ -39,7 +43,8 @@ enum ConfigFile {
         guard let data = bytes(of: path, byteCountMax: byteCountMax) else {
             throw Fault(
                 .configuration,
-                "the \(what) cannot be read, \(path), check that it is there and readable")
+                "the \(what) cannot be read, \(path), check that it is there, readable, and no pipe"
+            )
         }
         guard data.count <= byteCountMax else {
             let limit = limit ?? "\(byteCountMax) bytes"

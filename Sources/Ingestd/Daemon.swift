@@ -6,6 +6,7 @@ import IngestKeys
 import IngestPipeline
 import IngestStorage
 import Logging
+import Synchronization
 
 /// Assembles the daemon and keeps it until it is told to stop.
 struct Daemon {
@@ -28,14 +29,21 @@ struct Daemon {
     func runUntilStopped() throws(Fault) {
         defer { log.flush() }
         let counters = PipelineCounters()
+        let stopRequest = WaitSemaphore()
+        let phase = StartPhase()
+        let signals = ProcessSignals(onStop: { [log] in
+            if phase.isOver.load(ordering: .acquiring) { return stopRequest.signal() }
+            log.inform("stopping during the start, which is done again by the next one")
+            log.flush()
+            _exit(0)
+        })
         // Bound twice: an address that cannot be had is found before a directory is made for it, and while
         // the log is recovered senders get "port unreachable".
         do { _ = try bind() }
         let keys = try settings.readKeys()
         let (zones, owners) = (try ZoneSettings.read(settings), try settings.readOwners())
         let start = try openDirectory(counters)
-        let stopRequest = WaitSemaphore()
-        let signals = ProcessSignals(onStop: { stopRequest.signal() })
+        phase.isOver.store(true, ordering: .releasing)
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
@@ -274,6 +282,12 @@ struct ClockWait<Clock: IngestClock> {
     }
 }
 
+/// Whether what a start does, as the recovery of the log, is over: before, a stop breaks it off as `kill -9` would, and
+/// loses as little.
+private final class StartPhase: Sendable {
+    let isOver = Atomic(false)
+}
+
 /// Signals of the process: SIGTERM and SIGINT stop the daemon (a second one ends the process at once), SIGHUP reloads
 /// keys and zones. Owned by `Daemon`; each handler runs on a queue of its own, so that a stop that hangs can be cut short.
 ///
@@ -282,8 +296,7 @@ final class ProcessSignals {
     private static let stops = [SIGTERM, SIGINT]
     private let sources: [any DispatchSourceSignal]
 
-    /// What the process needs besides: the signals above are blocked until there is a handler. A signal during recovery is
-    /// neither lost nor fatal.
+    /// What the process needs besides: the signals above are blocked until there is a handler.
     /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one.
     static func prepare() throws(Fault) {
         let limit = ProcessStart.descriptorCountMax

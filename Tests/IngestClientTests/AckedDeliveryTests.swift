@@ -176,6 +176,43 @@ struct AckedDeliveryTests {
         #expect(rig.failure == .notTaken(address: "", cause: cause, seconds: 60))
     }
 
+    @Test func `Answers that ack nothing end no block: packets are refused between them`() {
+        let rig = Rig { $0.silenceNanosecondsMax = 60 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(5)
+        for second in 0..<61 {
+            rig.ack(floor: 0, credit: 0, .busy)
+            rig.pass(Self.second / 2)
+            rig.answer(floor: 0)
+            rig.pass(Self.second / 2)
+            if second == 30 {
+                guard case .notTaken("", .busy, 30...)? = rig.obstacle else {
+                    Issue.record("\(rig.obstacle as Any)")
+                    return
+                }
+            }
+        }
+        #expect(rig.failure == .notTaken(address: "", cause: .busy, seconds: 60))
+    }
+
+    @Test func `A block ends with what waited, and is no cause of what is lost later`() {
+        let rig = Rig { $0.silenceNanosecondsMax = 60 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.ack(floor: 0, credit: 0, .busy)
+        rig.answer(floor: 1)
+        rig.pass(600 * Self.second)
+        rig.sendPackets(2)
+        for _ in 0..<62 {
+            rig.answer(floor: 1)
+            rig.pass(Self.second)
+        }
+        guard case .noProgress? = rig.failure else {
+            Issue.record("\(rig.failure as Any)")
+            return
+        }
+    }
+
     @Test func `A refused epoch ends the sender, with both epochs`() {
         let rig = Rig()
         rig.sendPackets(1)

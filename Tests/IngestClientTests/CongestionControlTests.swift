@@ -180,6 +180,27 @@ struct CongestionControlTests {
         #expect(bench.control.pace > 0.8 * pace)
     }
 
+    /// After an absence of the receiver: the first ack tells of packets that left before it, the others of resends alone.
+    @Test func `Rule h: rounds of packets that had left before tell no rate, and cut no pace`() {
+        let bench = Bench()
+        let pace = bench.control.pace
+        let first = bench.control.departed(now: bench.now)
+        bench.now += 12_000_000_000
+        bench.control.acked(
+            .init(durableCount: 30, landedCount: 1), newest: first, now: bench.now)
+        for _ in 0..<20 {
+            for _ in 0..<max(1, bench.control.allowance(now: bench.now)) {
+                _ = bench.control.departed(now: bench.now)
+            }
+            bench.now += 100_000_000
+            let told = CongestionControl.Progress(
+                durableCount: 80, landedCount: 8, lostCount: 20,
+                resent: .init(durableCount: 80, lostCount: 20), askedAt: bench.now - 1)
+            bench.control.acked(told, newest: nil, now: bench.now)
+        }
+        #expect(bench.control.pace >= pace)
+    }
+
     @Test func `Rule k: where answers tell of losses alone the pace is halved`() {
         let bench = Bench()
         bench.pass(milliseconds: 3_000)

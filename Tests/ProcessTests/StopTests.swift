@@ -143,7 +143,24 @@ extension ProcessSuite {
             running.send(SIGTERM)
             let ended = running.end()
             #expect(ended.code == 0, "\(ended.errors)")
+            let daemon = try DaemonProcess(in: folder)
+            daemon.signal(SIGTERM)
+            #expect(daemon.end().code == 0)
             #expect(try Reader(folder: folder).run("verify").code == 0)
+        }
+
+        @Test(arguments: ["--config", "--time-zones", "--reward-owners", "--keys"])
+        func `a pipe in the place of a file is refused, and nobody waits for it`(option: String)
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let pipe = folder.path + "/pipe"
+            try #require(mkfifo(pipe, 0o600) == 0)
+            let ended = try Running(
+                "ingestd", ["--data", folder.data, "--udp", "127.0.0.1:0", option, pipe], in: folder
+            ).end()
+            #expect(ended.code == 78)
+            #expect(ended.errors.contains(pipe), "\(ended.errors)")
         }
     }
 }

@@ -129,10 +129,10 @@ package func run(
 package func eventually(
     withinSeconds seconds: Double = 60, _ condition: () throws -> Bool
 ) rethrows -> Bool {
-    let deadline = Date(timeIntervalSinceNow: seconds)
+    let deadline = ContinuousClock.now + .seconds(seconds)
     while true {
         if try condition() { return true }
-        if Date() > deadline { return false }
+        if ContinuousClock.now > deadline { return false }
         Thread.sleep(forTimeInterval: 0.01)
     }
 }

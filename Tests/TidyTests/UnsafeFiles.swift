@@ -157,6 +157,7 @@ enum UnsafeFiles {
             "UDPTransport": "hands buffers to sendmmsg",
         ],
         "Ingestd": [
+            "ConfigFile": "hands a path and a stat to system calls",
             "Daemon": "hands C strings and sets of signals to system calls",
             "Messages": "writes a line",
         ],

@@ -21,17 +21,26 @@ package struct ZonesFile: Sendable {
     /// **Errors** `ZonesFileError` for the first line that breaks a rule. An empty file is valid.
     package init(_ bytes: [UInt8]) throws(ZonesFileError) {
         var number = 0
-        for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
+        var first: ZonesFileError?
+        for line in bytes.lines {
             number += 1
             let fields = line.fields
             if fields.isEmpty { continue }
             do throws(ZonesFileError.Fault) {
                 let (business, rule) = try Self.rule(fields, line: number)
-                try add(rule, to: business)
+                rules[business, default: []].append(rule)
             } catch {
-                throw ZonesFileError(line: number, fault: error)
+                first = ZonesFileError(line: number, fault: error)
+                break
             }
         }
+        for business in rules.keys {
+            guard let line = rules[business]?.sortByDate(), line < first?.line ?? .max else {
+                continue
+            }
+            first = ZonesFileError(line: line, fault: .repeated)
+        }
+        if let first { throw first }
     }
 
     private static func rule(
@@ -53,14 +62,6 @@ package struct ZonesFile: Sendable {
             from = day
         }
         return (business, Rule(from: from, zone: zone.text, line: line))
-    }
-
-    private mutating func add(_ rule: Rule, to business: [UInt8]) throws(ZonesFileError.Fault) {
-        var own = rules[business] ?? []
-        let place = own.firstIndex { $0.from ?? .min >= rule.from ?? .min } ?? own.count
-        if place < own.count, own[place].from == rule.from { throw .repeated }
-        own.insert(rule, at: place)
-        rules[business] = own
     }
 }
 
@@ -119,6 +120,23 @@ extension ZonesFileError.Fault: CustomStringConvertible {
         case .date: "no from= with a date from 1970 on, write from=YYYY-MM-DD"
         case .repeated: "the same business and date a second time, remove one"
         }
+    }
+}
+
+extension [ZonesFile.Rule] {
+    /// Sorts a business's rules; the first line, if any, that has the date of one before it.
+    fileprivate mutating func sortByDate() -> Int? {
+        sort { ($0.from ?? .min, $0.line) < ($1.from ?? .min, $1.line) }
+        return zip(self, dropFirst()).filter { $0.from == $1.from }.map { $1.line }.min()
+    }
+}
+
+extension [UInt8] {
+    /// The lines of a text file, one behind the last newline too; without the byte order mark that some editors put in front.
+    package var lines: [ArraySlice<UInt8>] {
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        return self[(starts(with: mark) ? mark.count : 0)...]
+            .split(separator: 0x0A, omittingEmptySubsequences: false)
     }
 }
 

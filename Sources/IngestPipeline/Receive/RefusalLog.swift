@@ -175,8 +175,8 @@ struct RefusalLog {
         ) {
             "counted \($0) under campaign and source (other), or without a platform: "
                 + "more than --campaign-keys-max combinations of reward, campaign and source, "
-                + "\(Limits.attributionNameCountMax) campaigns and sources, or "
-                + "\(Limits.platformCountMax) platforms: send fewer different ones"
+                + "\(Limits.attributionNameCountMax) campaigns and sources, "
+                + "\(Limits.platformCountMax) platforms, or \(Limits.nameCountMax) names in all: send fewer different ones"
         }
         writeGrowth(
             Place.attributionsDropped, of: counters.receive[.attributionsDropped], "value", now

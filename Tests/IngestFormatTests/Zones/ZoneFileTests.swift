@@ -210,6 +210,26 @@ struct ZonesFileTests {
         #expect(rules?.map(\.from) == [nil, 18_321, 20_454])
         #expect(file.rules[Array("b-1".utf8)]?.map(\.line) == [2])
         #expect(try ZonesFile([]).rules.isEmpty)
+        let marked = try ZonesFile([0xEF, 0xBB, 0xBF] + Array("b-1 Asia/Tokyo\r\nb-2 UTC".utf8))
+        #expect(marked.rules[Array("b-1".utf8)]?.map(\.line) == [1])
+    }
+
+    /// A business may have as many dates as there are: 100,000 took a minute where each was put in its place.
+    @Test func `many dates of one business are in order, in whatever order they come`() throws {
+        let days = (1...40_000).map { Int32($0 * 7_919 % 40_009) }
+        let lines = days.map { "b Asia/Tokyo from=\(CivilDate.text($0))" }
+        let file = try ZonesFile(Array(lines.joined(separator: "\n").utf8))
+        #expect(file.rules[Array("b".utf8)]?.compactMap(\.from) == days.sorted())
+    }
+
+    @Test func `of several lines that break a rule the first one is named`() {
+        for (text, line) in [
+            ("b UTC\na UTC\na UTC\nb EST", 3), ("a UTC\nb EST\na UTC", 2),
+            ("b UTC\na UTC\nb UTC\na UTC", 3), ("a UTC\nb UTC\nb UTC\na UTC", 3),
+        ] {
+            let error = #expect(throws: ZonesFileError.self) { try ZonesFile(Array(text.utf8)) }
+            #expect(error?.line == line, "\(text)")
+        }
     }
 
     @Test(arguments: [

@@ -178,7 +178,7 @@ package struct BusinessCalendar: Sendable {
         for change in changes {
             let start = change.zone.start(of: change.first)
             // A date may begin earlier in a zone far to the east than the date before it in one far to the west.
-            parts.removeAll { $0.start >= start }
+            while let last = parts.last, last.start >= start { parts.removeLast() }
             parts.append(Part(start: start, first: change.first, zone: change.zone))
         }
     }
