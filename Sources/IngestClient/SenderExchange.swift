@@ -273,6 +273,8 @@ extension SenderStream {
     /// The disk stalls: what is in flight has arrived, and is not asked for before the time is up again.
     private mutating func awaitDisk(now: UInt64) {
         timers.progressed(now: now)
+        // It has taken packets.
+        timers.unblocked()
         if probe.heard(now: now) { beginAgain(now: now) }
         if congestion.inFlightCount > 0 { probe.pending(now: now) }
         pump(now: now)

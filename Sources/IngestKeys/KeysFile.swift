@@ -54,7 +54,7 @@ package struct KeysFile: Sendable {
         var places = [UInt16](repeating: 0, count: 1 << 16)
         var keyCounts: [SenderID: Int] = [:]
         var number = 0
-        for line in bytes.split(separator: 0x0A, omittingEmptySubsequences: false) {
+        for line in bytes.lines {
             number += 1
             do throws(KeysError.Fault) {
                 guard let key = try KeyLine(line)?.key else { continue }

@@ -8,6 +8,8 @@ struct Leftovers<Files: FileSystem> {
     private let newest: Manifest
     private(set) var retired: [FileName] = []
     private(set) var movedAside: [String] = []
+    /// Once something is moved there.
+    private var aside: AsideDirectory<Files>?
     private var present: Set<FileName> = []
     /// Runs of counters of which each page was read: whether that was possible.
     private var isSound: [RunEntry: Bool] = [:]
@@ -243,7 +245,8 @@ struct Leftovers<Files: FileSystem> {
     }
 
     private mutating func moveAside(_ name: FileName) throws(StorageError) {
-        let aside = try AsideDirectory(of: store.files)
+        if aside == nil { aside = try AsideDirectory(of: store.files) }
+        guard let aside else { return }
         movedAside.append(try aside.take(name.text))
     }
 }

@@ -32,7 +32,7 @@ struct Daemon {
         let stopRequest = WaitSemaphore()
         let phase = StartPhase()
         let signals = ProcessSignals(onStop: { [log] in
-            if phase.isOver.load(ordering: .acquiring) { return stopRequest.signal() }
+            guard phase.end(as: .stopped) else { return stopRequest.signal() }
             log.inform("stopping during the start, which is done again by the next one")
             log.flush()
             _exit(0)
@@ -43,7 +43,7 @@ struct Daemon {
         let keys = try settings.readKeys()
         let (zones, owners) = (try ZoneSettings.read(settings), try settings.readOwners())
         let start = try openDirectory(counters)
-        phase.isOver.store(true, ordering: .releasing)
+        guard phase.end(as: .started) else { return }
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
@@ -282,10 +282,23 @@ struct ClockWait<Clock: IngestClock> {
     }
 }
 
-/// Whether what a start does, as the recovery of the log, is over: before, a stop breaks it off as `kill -9` would, and
-/// loses as little.
+/// How what a start does, as the recovery of the log, has ended: a stop breaks it off as `kill -9` would, and loses as
+/// little; once it has ended, a stop drains.
 private final class StartPhase: Sendable {
-    let isOver = Atomic(false)
+    enum End: UInt8 {
+        case none
+        case started
+        case stopped
+    }
+
+    private let ended = Atomic(End.none.rawValue)
+
+    /// Whether it had not ended before.
+    func end(as end: End) -> Bool {
+        ended.compareExchange(
+            expected: End.none.rawValue, desired: end.rawValue, ordering: .acquiringAndReleasing
+        ).exchanged
+    }
 }
 
 /// Signals of the process: SIGTERM and SIGINT stop the daemon (a second one ends the process at once), SIGHUP reloads

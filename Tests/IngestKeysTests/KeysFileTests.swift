@@ -34,7 +34,10 @@ struct KeysFileTests {
         #expect(file[65_535] == nil)
     }
 
-    @Test func `Blanks, comments, cases of digits and line ends are free`() throws {
+    @Test func `Blanks, comments, cases of digits, line ends and a byte order mark are free`()
+        throws
+    {
+        #expect(try Self.parse("\u{FEFF}7 \(Self.secret)\n").get().keys.map(\.id) == [7])
         let text =
             "\n  # a comment\r\n\t65535 \t \(Self.secret.uppercased())  sender=* business=*\r\n"
             + "7 \(Self.secret) business=b=1#2 # a comment, sender=5\n\n"

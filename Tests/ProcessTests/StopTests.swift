@@ -108,10 +108,10 @@ extension ProcessSuite {
 
         @Test func `closed standard descriptors are not taken for files of the log`() throws {
             let folder = try TemporaryFolder()
-            // Started with 0, 1 and 2 closed, stopped once there is a manifest.
+            // Started with 0, 1 and 2 closed, stopped once the log is begun.
             let script = """
                 '\(Programs.path("ingestd"))' --data '\(folder.data)' --udp 127.0.0.1:0 <&- >&- 2>&- &
-                while ! ls '\(folder.data)'/*.manifest; do kill -0 $! || exit 99; done >/dev/null 2>&1
+                while ! ls '\(folder.data)'/*.segment; do kill -0 $! || exit 99; done >/dev/null 2>&1
                 kill -TERM $!; wait $!
                 """
             let ended = try run("/bin/bash", ["-c", script], in: folder)

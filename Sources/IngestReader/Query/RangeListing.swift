@@ -22,13 +22,13 @@ struct RangeListing: ~Copyable {
     }
 
     private static var firstRowCountMax: Int { 1 << 17 }
-    /// Each range has so many times the rows of the one before, up to the most that there may be.
+    /// Each later range has so many times the rows of the one before, up to the most that there may be.
     private static var rangeGrowth: Int { 8 }
 
     static let allDays = Limits.businessDays.lowerBound..<Limits.businessDays.upperBound + 1
 
     private let rowCountMax: Int
-    /// Of the range at hand: the first one is small, so that there are rows soon.
+    /// Of the range at hand: the first two are small, as rows are given when there is a second one.
     private var rangeRowCountMax: Int
     /// What units are shown with, by their tags and what `isSeen` is; `nil` leaves a unit out.
     private let complete: (UInt32, [Bool]) throws(ReaderError) -> Completion?
@@ -115,8 +115,8 @@ struct RangeListing: ~Copyable {
         texts.removeAll(keepingCapacity: true)
         folding.begin(&entered, into: memory)
         queue.async { [folding] in folding.fold() }
-        rangeRowCountMax = min(rowCountMax, rangeRowCountMax * Self.rangeGrowth)
         guard let before else { return true }
+        rangeRowCountMax = min(rowCountMax, rangeRowCountMax * Self.rangeGrowth)
         return try body(before)
     }
 

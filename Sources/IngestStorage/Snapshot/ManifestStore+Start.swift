@@ -104,9 +104,10 @@ extension ManifestStore {
     /// all that has what is in them, and who removes them later needs to know nothing of that.
     package func keepAside(_ names: some Sequence<FileName>) throws(StorageError) {
         let present = Set(try files.names())
-        for name in Set(names.map(\.text)).intersection(present).sorted() {
-            try AsideDirectory(of: files).keep(name)
-        }
+        let kept = Set(names.map(\.text)).intersection(present).sorted()
+        if kept.isEmpty { return }
+        let aside = try AsideDirectory(of: files)
+        for name in kept { try aside.keep(name) }
     }
 
     /// Checks that every expired run that a manifest names, and its names, is there, as long as it says, with its
