@@ -115,14 +115,11 @@ package struct AsideDirectory<Files: FileSystem> {
     private func freeName(
         _ name: String, _ isGood: (Files.File) throws(StorageError) -> Bool
     ) throws(StorageError) -> (name: String, isTaken: Bool) {
-        var present: Set<String>
-        if let names = taken.names { present = names } else { present = Set(try aside.names()) }
-        taken.names = nil
-        defer { taken.names = present }
+        if taken.names == nil { taken.names = Set(try aside.names()) }
         var number = 0
         while true {
             let candidate = number == 0 ? name : "\(name).\(number)"
-            if present.insert(candidate).inserted { return (candidate, false) }
+            if taken.names?.insert(candidate).inserted == true { return (candidate, false) }
             let file = try StorageError.readable { () throws(StorageError) in
                 try aside.open(candidate, .read)
             }

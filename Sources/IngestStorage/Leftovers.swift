@@ -245,8 +245,9 @@ struct Leftovers<Files: FileSystem> {
     }
 
     private mutating func moveAside(_ name: FileName) throws(StorageError) {
-        if aside == nil { aside = try AsideDirectory(of: store.files) }
-        guard let aside else { return }
+        let aside: AsideDirectory<Files>
+        if let known = self.aside { aside = known } else { aside = try .init(of: store.files) }
+        self.aside = aside
         movedAside.append(try aside.take(name.text))
     }
 }

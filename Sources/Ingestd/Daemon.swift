@@ -32,7 +32,7 @@ struct Daemon {
         let stopRequest = WaitSemaphore()
         let phase = StartPhase()
         let signals = ProcessSignals(onStop: { [log] in
-            guard phase.end(as: .stopped) else { return stopRequest.signal() }
+            guard phase.end() else { return stopRequest.signal() }
             log.inform("stopping during the start, which is done again by the next one")
             log.flush()
             _exit(0)
@@ -43,7 +43,7 @@ struct Daemon {
         let keys = try settings.readKeys()
         let (zones, owners) = (try ZoneSettings.read(settings), try settings.readOwners())
         let start = try openDirectory(counters)
-        guard phase.end(as: .started) else { return }
+        guard phase.end() else { return }
         guard waitForClock(after: start.log, stopRequest) else { return }
         let socket = try bind()
         let address = socket.address
@@ -282,23 +282,13 @@ struct ClockWait<Clock: IngestClock> {
     }
 }
 
-/// How what a start does, as the recovery of the log, has ended: a stop breaks it off as `kill -9` would, and loses as
-/// little; once it has ended, a stop drains.
+/// What a start does, as the recovery of the log: a stop breaks it off as `kill -9` would, and loses as little; once it has
+/// ended, a stop drains.
 private final class StartPhase: Sendable {
-    enum End: UInt8 {
-        case none
-        case started
-        case stopped
-    }
+    private let hasEnded = Atomic(false)
 
-    private let ended = Atomic(End.none.rawValue)
-
-    /// Whether it had not ended before.
-    func end(as end: End) -> Bool {
-        ended.compareExchange(
-            expected: End.none.rawValue, desired: end.rawValue, ordering: .acquiringAndReleasing
-        ).exchanged
-    }
+    /// Whether it had not ended before: of a stop and the start itself one ends it.
+    func end() -> Bool { !hasEnded.exchange(true, ordering: .acquiringAndReleasing) }
 }
 
 /// Signals of the process: SIGTERM and SIGINT stop the daemon (a second one ends the process at once), SIGHUP reloads

@@ -197,11 +197,6 @@ extension ReaderError {
         kind: .corrupt, what: "a row of an unknown key or an impossible day",
         path: "counters of this cut", advice: verifyAdvice)
 
-    /// Of a fold that was ended; nobody sees it.
-    static let notWanted = ReaderError(
-        kind: .corrupt, what: "the listing has ended", path: "counters of this cut",
-        advice: verifyAdvice)
-
     /// More is counted under the attributions of a key than under the key.
     static let attributedTooMuch = ReaderError(
         kind: .corrupt, what: "attributed rows count more than their key",

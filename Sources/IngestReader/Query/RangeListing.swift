@@ -10,8 +10,8 @@ import Synchronization
 ///
 /// While a range is folded, on a thread of its own, the units of the next one are entered.
 ///
-/// **Cost** That of `ListedRange`, 24 bytes and the text a unit; by day 32 more, and 16 a row. 4 to 5 bytes an ordinal
-/// of the directory, twice that where there are two ranges.
+/// **Cost** That of two times `ListedRange`, and of `DayRows` by day; 24 bytes and the text a unit of the range at hand. 4 to
+/// 5 bytes an ordinal of the directory, twice that where there are two ranges.
 struct RangeListing: ~Copyable {
     /// What a unit is shown with beside its text and its counters.
     struct Completion {
@@ -299,7 +299,8 @@ private struct RangeFold: ~Copyable {
         var picks = [RowPick](repeating: RowPick(), count: CounterPage.capacity)
         try source.forEachPage(of: table, .known, keys, source.makeNames()) {
             (page) throws(ReaderError) in
-            if isUnwanted.load(ordering: .relaxed) { throw .notWanted }
+            // Any error ends it: the listing, which would throw it, is gone.
+            if isUnwanted.load(ordering: .relaxed) { throw .impossibleRow }
             var count = try pick(page, into: &picks)
             if isByDay || days.isBounded {
                 count = try byDay.keep(days, of: &picks, count)

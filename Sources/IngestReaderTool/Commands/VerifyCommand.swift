@@ -74,7 +74,7 @@ extension VerifyReport {
 
     private var summary: String {
         "\(differenceCount) differences, \(corruptionCount) corruptions, "
-            + "\(evidenceLostCount) losses of blocks or names"
+            + "\(evidenceLostCount) lost block ranges or names"
     }
 
     /// A table has a line a finding and a summary. JSON is one object. CSV is the findings.
