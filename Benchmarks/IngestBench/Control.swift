@@ -149,8 +149,7 @@ struct CongestionCommand: ParsableCommand {
 
     @OptionGroup var daemon: DaemonOptions
 
-    @Option(help: ArgumentHelp("Pairs of runs.", valueName: "n"))
-    var pairs = 5
+    @OptionGroup var pairs: PairOptions
 
     @Option(help: ArgumentHelp("Seconds a run.", valueName: "n"))
     var seconds = 5.0
@@ -158,18 +157,13 @@ struct CongestionCommand: ParsableCommand {
     func run() throws {
         Report.machine(directory: daemon.scratch)
         Report.heading("events durable per second, packets sent again")
-        var ratios: [Double] = []
-        for pair in 0..<pairs {
-            // The first of a pair has the warmer or the colder machine: they take turns.
-            let isFirst = pair % 2 == 0
-            let one = try measure(isFirst)
-            let other = try measure(!isFirst)
-            let (with, without) = isFirst ? (one, other) : (other, one)
-            ratios.append(rate(with) / rate(without))
-            Report.line(
-                "pair \(pair + 1)",
-                "with \(text(with)), without \(text(without)): \(fixed(ratios[pair], 3))")
+        let results = try pairs.run { number, hasControl in
+            let figures = try measure(hasControl)
+            Report.line("pair \(number), \(hasControl ? "with" : "without")", text(figures))
+            return figures
         }
+        let ratios = results.map { rate($0.first) / rate($0.other) }
+        Report.line("ratios", ratios.map { fixed($0, 3) }.joined(separator: ", "))
         Report.line("median", fixed(median(ratios), 3), goal: "≥ 0.97")
     }
 

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 
 /// Figures as a person reads them: one a line, name to the left.
@@ -33,6 +34,11 @@ func grouped(_ value: some BinaryInteger) -> String {
     return String(text.reversed())
 }
 
+/// 1234567.8 → 1,234,568 with no digits
+func grouped(fixed value: Double, _ digits: Int) -> String {
+    digits == 0 && value.magnitude < 1e15 ? grouped(Int(value.rounded())) : fixed(value, digits)
+}
+
 func mebibytes(_ byteCount: some BinaryInteger) -> String {
     fixed(Double(byteCount) / Double(1 << 20), 1) + " MiB"
 }
@@ -49,6 +55,29 @@ func median(_ values: [Double]) -> Double {
     guard !values.isEmpty else { return .nan }
     let sorted = values.sorted()
     return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+}
+
+/// Two things that are measured in turn, so that what the machine does meanwhile happens to both.
+struct PairOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Pairs of runs.", valueName: "n"))
+    var pairs = 5
+
+    func validate() throws {
+        guard pairs > 0 else { throw ValidationError("--pairs is 1 or more") }
+    }
+
+    /// - Parameter measure: gets the number of the pair, from 1, and whether it is the first of the two things that is to be
+    ///   measured. The first run of a pair has the warmer or the colder machine: they take turns.
+    func run<Figures>(
+        _ measure: (Int, Bool) throws -> Figures
+    ) rethrows -> [(first: Figures, other: Figures)] {
+        try (0..<pairs).map { pair in
+            let isFirst = pair % 2 == 0
+            let one = try measure(pair + 1, isFirst)
+            let two = try measure(pair + 1, !isFirst)
+            return isFirst ? (one, two) : (two, one)
+        }
+    }
 }
 
 /// What a figure cannot be read without: printed with every run.

@@ -1,16 +1,8 @@
 import ArgumentParser
 import IngestFormat
 
-/// `ingest-bench throughput`: one load at one offered rate, and everything that can be said of it.
-struct ThroughputCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "throughput",
-        abstract:
-            "Offer one rate and print what became of it: durable rate, loss, CPU, bytes, memory.")
-
-    @OptionGroup var mix: MixOptions
-    @OptionGroup var daemon: DaemonOptions
-
+/// How much is offered, and how fast.
+struct OfferOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp("Offered events per second; 0 = as fast as it goes.", valueName: "n"))
     var rate = 2_000_000.0
@@ -24,6 +16,30 @@ struct ThroughputCommand: ParsableCommand {
             valueName: "n"))
     var warmUp: UInt64 = 0
 
+    func validate() throws {
+        guard rate >= 0, rate.isFinite else { throw ValidationError("--rate is 0 or more") }
+    }
+
+    /// One run of it against a daemon of its own.
+    func run(
+        _ pool: inout PacketPool, _ mix: MixOptions, _ daemon: DaemonOptions
+    ) throws -> LoadRun.Result {
+        try LoadRun(daemon: daemon, isSingly: mix.singly).run(
+            &pool, eventCount: events, eventsPerSecond: rate, warmUpEventCount: warmUp)
+    }
+}
+
+/// `ingest-bench throughput`: one load at one offered rate, and everything that can be said of it.
+struct ThroughputCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "throughput",
+        abstract:
+            "Offer one rate and print what became of it: durable rate, loss, CPU, bytes, memory.")
+
+    @OptionGroup var mix: MixOptions
+    @OptionGroup var offer: OfferOptions
+    @OptionGroup var daemon: DaemonOptions
+
     @Option(help: ArgumentHelp("How often, each with a daemon of its own.", valueName: "n"))
     var runs = 1
 
@@ -31,9 +47,7 @@ struct ThroughputCommand: ParsableCommand {
     var json = false
 
     func validate() throws {
-        guard rate >= 0, rate.isFinite, runs > 0 else {
-            throw ValidationError("--rate is 0 or more, --runs 1 or more")
-        }
+        guard runs > 0 else { throw ValidationError("--runs is 1 or more") }
         guard !json || mix.isPlain else {
             throw ValidationError(
                 "--json has no --acks, --tags, --senders, --repeats, --sessions, --days, and no "
@@ -46,8 +60,7 @@ struct ThroughputCommand: ParsableCommand {
         var pool = mix.makePool(isJSON: json)
         report(pool)
         for number in 1...max(1, runs) {
-            let result = try LoadRun(daemon: daemon, isSingly: mix.singly).run(
-                &pool, eventCount: events, eventsPerSecond: rate, warmUpEventCount: warmUp)
+            let result = try offer.run(&pool, mix, daemon)
             Report.heading("run \(number)")
             report(result)
         }
@@ -55,9 +68,11 @@ struct ThroughputCommand: ParsableCommand {
 
     private func report(_ pool: borrowing PacketPool) {
         Report.heading("load")
-        Report.line("offered", rate > 0 ? "\(grouped(Int(rate))) events/s" : "as fast as it goes")
         Report.line(
-            "events", "\(grouped(events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
+            "offered",
+            offer.rate > 0 ? "\(grouped(Int(offer.rate))) events/s" : "as fast as it goes")
+        Report.line(
+            "events", "\(grouped(offer.events)), \(fixed(pool.eventByteCountMean, 1)) bytes each")
         Report.line(
             "packets",
             "\(pool.packetByteCount) bytes, events in each: \(pool.packetEventCount), "
@@ -119,7 +134,7 @@ struct ThroughputCommand: ParsableCommand {
     private func reportCPU(_ result: LoadRun.Result, _ perEvent: (UInt64) -> String) {
         Report.line(
             "daemon CPU",
-            "\(perEvent(result.cpu.userNanoseconds + result.cpu.systemNanoseconds)) ns/event: "
+            "\(fixed(result.cpuNanosecondsOfEvent, 1)) ns/event: "
                 + "user \(perEvent(result.cpu.userNanoseconds)), "
                 + "system \(perEvent(result.cpu.systemNanoseconds))")
         for thread in result.cpu.threads where thread.nanoseconds > result.sent.eventCount / 20 {
@@ -163,6 +178,64 @@ struct ThroughputCommand: ParsableCommand {
             "start and stop",
             "ready in \(fixed(result.readySeconds, 3)) s, stopped in \(fixed(result.stopSeconds, 3)) s"
         )
+    }
+}
+
+/// `ingest-bench compare`: what a change of the daemon does to a load.
+struct CompareCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "compare",
+        abstract: "Two builds of the daemon under the same load, in turn: ratios by pair.",
+        discussion: """
+            A machine that others share is faster and slower by the minute, so that a figure of today says \
+            nothing of one of yesterday; two runs beside each other do. Which is first changes with each \
+            pair. What several pairs agree on is a difference.
+
+                ingest-bench compare --with ../before/.build/release/ingestd --acks --rate 0
+            """)
+
+    @OptionGroup var mix: MixOptions
+    @OptionGroup var offer: OfferOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    @Option(
+        name: .customLong("with"),
+        help: ArgumentHelp("The other daemon, what --daemon is held against.", valueName: "path"))
+    var otherDaemon: String
+
+    @OptionGroup var pairs: PairOptions
+
+    /// What is compared.
+    private static let figures:
+        [(name: String, digits: Int, of: @Sendable (LoadRun.Result) -> Double)] = [
+            ("durable events/s", 0, { $0.durableEventsPerSecond }),
+            ("CPU ns/event", 1, { $0.cpuNanosecondsOfEvent }),
+            ("bytes/event", 2, { Double($0.log.byteCount) / Double(max(1, $0.log.rowCount)) }),
+            ("MiB at most", 0, { Double($0.residentByteCountMax) / Double(1 << 20) }),
+            ("lost events", 0, { Double($0.lostEventCount) }),
+        ]
+
+    func run() throws {
+        Report.machine(directory: daemon.scratch)
+        Report.heading(Self.figures.map(\.name).joined(separator: ", "))
+        var pool = mix.makePool()
+        let results = try pairs.run { number, isFirst in
+            var daemon = daemon
+            if !isFirst { daemon.daemon = otherDaemon }
+            let result = try offer.run(&pool, mix, daemon)
+            Report.line(
+                "pair \(number), \(isFirst ? "--daemon" : "--with")",
+                Self.figures.map { grouped(fixed: $0.of(result), $0.digits) }
+                    .joined(separator: ", "))
+            return result
+        }
+        Report.heading("--daemon : --with, median of the pairs (least to greatest)")
+        for figure in Self.figures.dropLast() {
+            let ratios = results.map { figure.of($0.first) / figure.of($0.other) }.sorted()
+            Report.line(
+                figure.name,
+                "\(fixed(median(ratios), 3)) (\(fixed(ratios[0], 3)) to \(fixed(ratios.last!, 3)))")
+        }
     }
 }
 
@@ -239,12 +312,11 @@ struct LadderCommand: ParsableCommand {
         for _ in 0..<runs {
             let result = try LoadRun(daemon: daemon, isSingly: mix.singly).run(
                 &pool, eventCount: UInt64(rate * seconds), eventsPerSecond: rate)
-            let cpu = result.cpu.userNanoseconds + result.cpu.systemNanoseconds
             let columns = [
                 grouped(Int(rate)), grouped(Int(result.durableEventsPerSecond)),
                 "\(result.lostEventCount)", "\(result.kernelDropCount)",
                 fixed(Double(result.sent.lagNanosecondsMax) / 1e6, 1),
-                fixed(Double(cpu) / Double(max(1, result.log.rowCount)), 1),
+                fixed(result.cpuNanosecondsOfEvent, 1),
             ]
             print("  " + columns.joined(separator: ", "))
             // A sender that ends more than a tenth late has not offered this rate.

@@ -15,10 +15,10 @@ struct IngestBench: ParsableCommand {
             """,
         version: "ingest-bench \(Release.version)",
         subcommands: [
-            ThroughputCommand.self, LadderCommand.self, LatencyCommand.self, MemoryCommand.self,
-            RecoveryCommand.self, StartCommand.self, QueryCommand.self, FiguresCommand.self,
-            ControlCommand.self, PathsCommand.self, CongestionCommand.self, TenantsCommand.self,
-            MicroCommand.self,
+            ThroughputCommand.self, CompareCommand.self, LadderCommand.self, LatencyCommand.self,
+            MemoryCommand.self, RecoveryCommand.self, StartCommand.self, QueryCommand.self,
+            FiguresCommand.self, ControlCommand.self, PathsCommand.self, CongestionCommand.self,
+            TenantsCommand.self, MicroCommand.self,
         ])
 }
 

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension ProcessSuite {
-    /// `ingest-bench` at small size: its path and its floods do to a daemon what they say. No figure of time is looked at.
+    /// `ingest-bench` at small size: its path, its floods and its pairs do to a daemon what they say. No figure of time is
+    /// looked at.
     struct BenchTests {
         @Test(arguments: [0, 30])
         func `over its path all is counted once, and the path loses what it is to lose`(
@@ -49,6 +50,30 @@ extension ProcessSuite {
             }
             let exact = ended.output.components(separatedBy: ": exact; verify 0").count - 1
             #expect(exact == 5, "\(ended.output)")
+        }
+
+        @Test func `two daemons are measured in turn, and which is first changes`() throws {
+            let folder = try TemporaryFolder()
+            let other = folder.path + "/other-ingestd"
+            try FileManager.default.createSymbolicLink(
+                atPath: other, withDestinationPath: Programs.path("ingestd"))
+            let ended = try run(
+                "ingest-bench",
+                [
+                    "compare", "--with", other, "--pairs", "2", "--acks", "--rate", "0", "--events",
+                    "20000", "--pool-packets", "200", "--scratch", folder.path,
+                ], in: folder)
+            #expect(ended.code == 0, "\(ended.output)\(ended.errors)")
+            let lines = ended.output.split(separator: "\n")
+            let runs = lines.filter { $0.contains("pair ") && $0.hasSuffix(", 0") }
+                .map { $0.split(separator: " ").prefix(3).joined(separator: " ") }
+            #expect(
+                runs == [
+                    "pair 1, --daemon", "pair 1, --with", "pair 2, --with", "pair 2, --daemon",
+                ],
+                "\(ended.output)")
+            let ratios = lines.drop { !$0.contains("--daemon : --with") }.dropFirst()
+            #expect(ratios.count == 4, "\(ended.output)")
         }
     }
 }
