@@ -152,7 +152,7 @@ struct ClickedReward: KeySetElement {
     private var missCount: UInt32 = 1
 
     /// Nodes that are looked at with a session that begins and with a block, and where there is no room.
-    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (8, 1_024) }
+    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (4, 1_024) }
     private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
 
     init(_ policy: SessionPolicy) {
