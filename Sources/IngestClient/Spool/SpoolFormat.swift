@@ -155,8 +155,8 @@ struct SpoolHeader: Equatable, Sendable {
         .int("ended", \.ended, in: 0...1), .int("device", \.note.device),
         .int("inode", \.note.inode), .reserved(4, "reserved end"), .checksum)
     static let byteCount = layout.byteCount
-    /// `IGS1` read as a little-endian u32. The version is in the magic.
-    static let magic: UInt32 = 0x3153_4749
+    /// `IGQ1` read as a little-endian u32. The version is in the magic.
+    static let magic: UInt32 = 0x3151_4749
 
     var identity: SenderIdentity
     /// From 1, +1 each.
