@@ -4,7 +4,6 @@
 #include "ingest_columns.h"
 #include "ingest_hash.h"
 #include "ingest_memory.h"
-#include "ingest_ring.h"
 #include "ingest_rows.h"
 #include "ingest_system.h"
 #include "ingest_udp.h"

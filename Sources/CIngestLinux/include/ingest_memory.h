@@ -128,7 +128,7 @@ static inline uint32_t ingest_pairs_scan(const void *line, uint64_t low, uint32_
 #endif
 }
 
-/// Which of the 16 numbers of a cache line are `number`, one bit each. The line begins on a multiple of 64 bytes.
+/// Which of 16 numbers, of a cache line or of a column, are `number`, one bit each. They begin on a multiple of 16 bytes.
 /// Reason: as `ingest_pairs_scan`.
 static inline uint32_t ingest_numbers_scan(const uint32_t *line, uint32_t number) {
 #if defined(__SSE2__)
@@ -183,3 +183,22 @@ static inline uint32_t ingest_slots_sweep(uint64_t *line, uint8_t oldest, uint8_
     for (int i = 0; i < 8; i++) line[i] &= (0 - (uint64_t)(held >> i & 1)) | mark;
     return bits >> 16;
 }
+
+// mmap reports failure by MAP_FAILED, a cast that Swift does not import, and asking for huge pages is
+// worth nothing unless the start is aligned to 2 MiB. Zeroed private memory, taken when it is touched; NULL when there
+// is no address space.
+void *ingest_pages_map(size_t byte_count);
+
+// Gives back what ingest_pages_map returned, with the same byte count.
+void ingest_pages_unmap(void *pages, size_t byte_count);
+
+// Moves what ingest_pages_map returned into a larger mapping: page tables are moved, no bytes, and at no time are there
+// two copies. NULL, with nothing changed, where that cannot be had. (mremap is variadic, which Swift does not import.)
+void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count);
+
+// Gives back the memory of the whole huge pages in [first, end) of what ingest_pages_map returned; they read as zeros.
+void ingest_pages_forget(void *pages, size_t first, size_t end);
+
+// Touches the whole huge pages with any byte in [first, end) of what ingest_pages_map returned, which keep what is in
+// them, so that who comes later need not wait for the kernel to clear them. Does nothing before Linux 5.14.
+void ingest_pages_populate(void *pages, size_t first, size_t end);

@@ -41,3 +41,10 @@ bool ingest_semaphore_wait(sem_t *semaphore, uint64_t nanoseconds_max);
 // glibc declares pthread_setname_np for _GNU_SOURCE only, which Swift's import of it does not define.
 // Names the calling thread; at most 15 bytes are kept.
 void ingest_thread_name(const char *name);
+
+// futex has no libc function, and Swift does not import `syscall`, which is variadic. Sleeps while
+// *word == expected, until it is woken, a signal comes or the time is up; whether it was the last.
+bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds);
+
+// Likewise. Wakes one thread that sleeps on the word.
+void ingest_futex_wake(uint32_t *word);

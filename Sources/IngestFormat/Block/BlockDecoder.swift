@@ -106,7 +106,7 @@ package struct DecodedBlock: Sendable {
         rows.removeAll()
         _ = try unsafe stored.withUnsafeBytes { (stored) throws(FormatError) in
             try unsafe column(
-                entry, content(entry, entry.check(stored)), header.rowCount,
+                entry, content(entry, stored: stored), header.rowCount,
                 max: Int64(header.nextKey.rawValue) - 1, into: rows.key)
         }
         rows.mark.row = header.rowCount
@@ -118,6 +118,13 @@ package struct DecodedBlock: Sendable {
         _ entry: BlockSectionEntry, of block: BlockView
     ) throws(FormatError) -> UnsafeRawBufferPointer {
         try unsafe content(entry, block.checkChecksum(entry))
+    }
+
+    /// - Parameter stored: the bytes of the section as they are in the file.
+    func content(
+        _ entry: BlockSectionEntry, stored: UnsafeRawBufferPointer
+    ) throws(FormatError) -> UnsafeRawBufferPointer {
+        try unsafe content(entry, entry.check(stored))
     }
 
     /// - Parameter stored: the bytes in the block, checked.
@@ -288,11 +295,22 @@ extension BlockDecoder {
     func names(_ block: BlockView) throws(FormatError) -> NewNames {
         let count = unsafe block.header.nameCount
         guard let entry = unsafe block.table.entry(.names) else { return NewNames() }
-        let bytes = try unsafe content(entry, of: block)
+        let (lengths, bytes) = try unsafe names(content(entry, of: block), entry, count)
+        return unsafe NewNames(lengths: lengths, bytes: bytes)
+    }
+
+    /// The lengths of names, a byte each, and their bytes, to which the lengths add up.
+    ///
+    /// - Parameter content: of the section, out of LZ4.
+    func names(
+        _ content: UnsafeRawBufferPointer, _ entry: BlockSectionEntry, _ count: Int
+    ) throws(FormatError) -> (
+        lengths: Slice<UnsafeRawBufferPointer>, bytes: Slice<UnsafeRawBufferPointer>
+    ) {
         var end = count
         for index in 0..<count {
             // SAFETY: the table holds at least two bytes a name.
-            let length = unsafe Int(bytes[index])
+            let length = unsafe Int(content[index])
             if length < 1 || length > Limits.nameByteCountMax {
                 throw .corrupt(
                     "names: length", at: entry.offset, got: length,
@@ -306,7 +324,7 @@ extension BlockDecoder {
                 expected: .exactly(entry.rawByteCount))
         }
         // SAFETY: the lengths were checked to end where the bytes end.
-        return unsafe NewNames(lengths: bytes[..<count], bytes: bytes[count...])
+        return unsafe (content[..<count], content[count...])
     }
 
     func ledger(_ block: BlockView) throws(FormatError) -> [LedgerEntry] {
@@ -337,7 +355,7 @@ extension BlockDecoder {
 
     /// - Parameter bytes: of the section, out of LZ4.
     @discardableResult
-    private func column<Value: FixedWidthInteger & BitwiseCopyable>(
+    func column<Value: FixedWidthInteger & BitwiseCopyable>(
         _ entry: BlockSectionEntry, _ bytes: UnsafeRawBufferPointer, _ count: Int, min: Int64 = 0,
         max: Int64, into target: UnsafeMutablePointer<Value>
     ) throws(FormatError) -> ClosedRange<Int64> {

@@ -1,4 +1,5 @@
 // packet → decode → ring → [admit] → [block] → segment → compaction → [snapshot] → [query]
+import CIngestLinux
 
 /// The names that one block introduces, in the order of their ordinals: bytes back to back and where
 /// each ends. Append-only; emptied for the next block, its memory stays.
@@ -86,6 +87,13 @@ package struct NamesOfBlock: Sendable {
     package let names: NewNames
     package let firstKey: KeyOrdinal
     package let keys: [RewardKey]
+
+    package init(_ block: DecodedBlock) {
+        let first = block.header.context
+        self.init(
+            firstName: first.firstName, names: block.names, firstKey: first.firstKey,
+            keys: block.keys)
+    }
 
     package init(firstName: NameOrdinal, names: NewNames, firstKey: KeyOrdinal, keys: [RewardKey]) {
         self.firstName = firstName
@@ -214,6 +222,52 @@ extension [RewardKey] {
 }
 
 extension BlockDecoder {
+    /// The place of a name among those that a block introduces, from the section of names alone.
+    ///
+    /// - Parameters: as those of `decodeKeys`.
+    /// **Cost** Some nanoseconds a name.
+    package func place(
+        ofName wanted: [UInt8], in stored: RawSpan, _ entry: BlockSectionEntry,
+        of header: BlockHeader
+    ) throws(FormatError) -> Int? {
+        try unsafe stored.withUnsafeBytes { (stored) throws(FormatError) in
+            let (lengths, names) = try unsafe names(
+                content(entry, stored: stored), entry, header.nameCount)
+            return unsafe wanted.withUnsafeBytes { wanted in
+                guard let wantedBytes = wanted.baseAddress else { return nil }
+                var name = unsafe names.base.baseAddress! + names.startIndex
+                for place in 0..<header.nameCount {
+                    // SAFETY: the lengths were checked to end where the bytes end.
+                    let count = unsafe Int(lengths[place])
+                    if count == wanted.count, unsafe ingest_equal(name, wantedBytes, count) {
+                        return place
+                    }
+                    unsafe name += count
+                }
+                return nil
+            }
+        }
+    }
+
+    /// The places of a reward's keys among those that a block introduces, from the section of their rewards alone.
+    ///
+    /// - Parameters: as those of `decodeKeys`.
+    /// **Cost** A nanosecond a key.
+    package func places(
+        ofReward reward: NameOrdinal, in stored: RawSpan, _ entry: BlockSectionEntry,
+        of header: BlockHeader
+    ) throws(FormatError) -> [Int] {
+        let rewards = UnsafeMutablePointer<UInt32>.allocate(capacity: header.keyCount)
+        defer { unsafe rewards.deallocate() }
+        _ = try unsafe stored.withUnsafeBytes { (stored) throws(FormatError) in
+            try unsafe column(
+                entry, content(entry, stored: stored), header.keyCount, min: 1,
+                max: Int64(header.nextName.rawValue) - 1, into: rewards)
+        }
+        // SAFETY: so many were decoded.
+        return (0..<header.keyCount).filter { unsafe rewards[$0] == reward.rawValue }
+    }
+
     /// A column of names: left out if and only if no row has one. Campaigns and sources may be `Attribution.other`.
     /// - Returns: whether it is there.
     @discardableResult

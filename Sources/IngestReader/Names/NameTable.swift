@@ -5,8 +5,7 @@ import IngestFormat
 
 /// Names and reward keys in memory, from some ordinals on: those of a cut's tail, which no names run has.
 ///
-/// **Cost** 12 bytes a name and its own, 8 bytes a key. Looking for one goes over all, half a nanosecond a name, which is
-/// less than an index would cost every opening; who looks for many makes one.
+/// **Cost** 8 bytes a name and its own, 8 bytes a key. Looking for one goes over all; who looks for many makes an index.
 package struct NameTable: Sendable {
     /// The first ordinals that the table can hold.
     package let firstName: UInt32
@@ -18,8 +17,6 @@ package struct NameTable: Sendable {
     /// By name ordinal − `firstName`: offset into `bytes` × 256 + byte count; 0 = lost (names are never
     /// empty).
     private var places: [UInt64] = []
-    /// By the same: half of the name's hash, 0 where it was lost.
-    private var hashes: [UInt32] = []
     /// By key ordinal − `firstKey`.
     private var keys: [RewardKey] = []
     /// Halves of hashes, and rewards of keys, ascending, each above its place in 32 bits; empty without an index.
@@ -49,23 +46,48 @@ package struct NameTable: Sendable {
         else { return false }
         let place = Int(ordinal.rawValue - firstName)
         if place >= places.count {
-            let count = place + 1 - places.count
-            places.append(contentsOf: repeatElement(0, count: count))
-            hashes.append(contentsOf: repeatElement(0, count: count))
+            places.append(contentsOf: repeatElement(0, count: place + 1 - places.count))
         }
         guard places[place] == 0 else { return true }
-        let start = bytes.count
-        places[place] = UInt64(start) << 8 | UInt64(name.count)
+        places[place] = UInt64(bytes.count) << 8 | UInt64(name.count)
         bytes.append(contentsOf: name)
-        // SAFETY: the name's bytes, at most 128, are what was appended last.
-        let whole = unsafe bytes.withUnsafeBytes { bytes in
-            unsafe hash.name(bytes.baseAddress! + start, bytes.count - start)
-        }
-        hashes[place] = Self.half(whole)
         return true
     }
 
-    private static func half(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash) }
+    /// Enters the names and keys that a block introduces: as one by one, but all together where they lie behind those that
+    /// are there.
+    ///
+    /// **Cost** Some nanoseconds a name.
+    mutating func enter(_ block: DecodedBlock) {
+        let first = block.header.context
+        let (names, keys) = (block.names, block.keys)
+        if first.firstName.rawValue >= nextName, nextName > 0,
+            UInt64(first.firstName.rawValue) + UInt64(names.count) <= Limits.nameCountMax
+        {
+            let lostCount = Int(first.firstName.rawValue - nextName)
+            if names.count > 0 { places.append(contentsOf: repeatElement(0, count: lostCount)) }
+            append(names)
+        } else {
+            names.forEach(from: first.firstName) { ordinal, range in
+                _ = enter(name: ordinal, bytes: names.bytes[range])
+            }
+        }
+        for (index, key) in keys.enumerated() {
+            _ = enter(key: KeyOrdinal(rawValue: first.firstKey.rawValue &+ UInt32(index)), key)
+        }
+    }
+
+    private mutating func append(_ names: NewNames) {
+        places.reserveCapacity(places.count + names.count)
+        var start = bytes.count
+        let first = start
+        for end in names.ends {
+            let end = first + Int(end)
+            places.append(UInt64(start) << 8 | UInt64(end - start))
+            start = end
+        }
+        bytes += names.bytes
+    }
 
     /// Enters a reward key; the first entry of an ordinal stays. `false` if the limits forbid it.
     package mutating func enter(key ordinal: KeyOrdinal, _ key: RewardKey) -> Bool {
@@ -86,9 +108,21 @@ package struct NameTable: Sendable {
     ///
     /// **Cost** 8 bytes and 0.1 µs a name and a key; a search then takes a microsecond.
     package mutating func makeIndex() {
-        placesByHash = Self.sorted(hashes)
+        placesByHash = Self.sorted(places.indices.map { half($0) })
         placesByReward = Self.sorted(keys.map(\.reward.rawValue))
     }
+
+    /// Half of a name's hash; 0 where it was lost.
+    private func half(_ place: Int) -> UInt32 {
+        let count = Int(places[place] & 255)
+        if count == 0 { return 0 }
+        // SAFETY: a place is inside of the bytes.
+        return unsafe bytes.withUnsafeBytes { bytes in
+            unsafe Self.half(hash.name(bytes.baseAddress! + Int(places[place] >> 8), count))
+        }
+    }
+
+    private static func half(_ hash: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: hash) }
 
     private static func sorted(_ values: [UInt32]) -> [UInt64] {
         values.enumerated().map { UInt64($0.element) << 32 | UInt64($0.offset) }.sorted()
@@ -107,16 +141,11 @@ package struct NameTable: Sendable {
 
 extension NameTable: NameSource {
     package func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
-        storedOrdinal(of: name, hash: hash.name(name))
-    }
-
-    /// - Parameter wanted: the directory's hash of `name`.
-    func storedOrdinal(of name: [UInt8], hash wanted: UInt64) -> NameOrdinal? {
-        let half = Self.half(wanted)
         let place =
             placesByHash.isEmpty
-            ? hashes.indices.first { hashes[$0] == half && isName($0, name) }
-            : Self.places(of: half, in: placesByHash).first { isName($0, name) }
+            ? places.indices.first { isName($0, name) }
+            : Self.places(of: Self.half(hash.name(name)), in: placesByHash)
+                .first { isName($0, name) }
         return place.map { NameOrdinal(rawValue: firstName + UInt32($0)) }
     }
 

@@ -3,41 +3,52 @@
 import IngestFormat
 import IngestStorage
 
-/// The dictionary of a cut: its names runs, of which a look-up reads some pages, and the names of the tail in
-/// memory. Owned by one query.
+/// The dictionary of a cut: its names runs, of which a look-up reads some pages, and the names of the tail, of which the first
+/// few look-ups read what they need in the blocks, and later ones a table. Owned by one query.
 ///
-/// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory. After 200 of them the
-/// index of the tail's names, see `NameTable`.
+/// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory, and those of the tail as
+/// `Tail` says, or later as `NameTable`.
 final class SnapshotNames<Files: FileSystem>: NameSource {
     private let parts: NameParts<Files>
     /// The pages that this query has read.
     private let cache = NamesPageCache()
-    /// Those of the tail, with an index once they have been searched often.
-    private var indexedTail: NameTable?
-    private var searchCount = 0
-    /// As many searches take as long as an index.
-    private static var searchCountMax: Int { 200 }
+    /// Of all that the tail introduces, with an index once it has been searched.
+    private var table: NameTable?
+    private var isIndexed = false
+    /// Look-ups in the blocks of the tail.
+    private var lookUpCount = 0
+    /// As many take as long as a table with an index.
+    private static var lookUpCountMax: Int { 16 }
 
     init(_ parts: NameParts<Files>) { self.parts = parts }
 
     var nextName: UInt32 { parts.nextName }
     var nextKey: UInt32 { parts.nextKey }
 
-    /// Names and keys that no run has; none is read where it is asked for an ordinal of a run.
+    /// All names and keys that no run has.
     private func tail() throws(ReaderError) -> NameTable {
-        if let indexedTail { return indexedTail }
-        return try parts.tail.makeNames()
+        if let table { return table }
+        let made = try parts.tail.makeNames()
+        table = made
+        return made
     }
 
-    /// The same, to be searched once.
-    private func searchedTail() throws(ReaderError) -> NameTable {
-        var tail = try tail()
-        searchCount += 1
-        if searchCount == Self.searchCountMax {
-            tail.makeIndex()
-            indexedTail = tail
+    /// The same for a look-up; `nil` while few were made.
+    private func searchedTail() throws(ReaderError) -> NameTable? {
+        if !isIndexed {
+            lookUpCount += 1
+            if lookUpCount <= Self.lookUpCountMax { return nil }
+            var made = try tail()
+            made.makeIndex()
+            (table, isIndexed) = (made, true)
         }
-        return tail
+        return table
+    }
+
+    /// As `searchedTail`, for what an ordinal stands for.
+    private func knownTail() throws(ReaderError) -> NameTable? {
+        if let table { return table }
+        return try searchedTail()
     }
 
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
@@ -47,12 +58,14 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
             }
             if let found { return found }
         }
-        return try searchedTail().storedOrdinal(of: name, hash: parts.hash.name(name))
+        if let table = try searchedTail() { return try table.storedOrdinal(of: name) }
+        return try parts.tail.ordinal(of: name)
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
         guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
-            return try tail().bytes(of: name)
+            if let table = try knownTail() { return try table.bytes(of: name) }
+            return try parts.tail.bytes(of: name)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.name(name, cache: cache)
@@ -61,7 +74,8 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
         guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
-            return try tail().names(of: key)
+            if let table = try knownTail() { return try table.names(of: key) }
+            return try parts.tail.names(of: key)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.key(key, cache: cache)
@@ -75,7 +89,8 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        return keys + (try searchedTail().keys(ofReward: reward))
+        if let table = try searchedTail() { return keys + (try table.keys(ofReward: reward)) }
+        return keys + (try parts.tail.keys(ofReward: reward))
     }
 
     func forEachKeys(

@@ -236,17 +236,3 @@ extension ReaderError {
             advice: "restore the file from a copy")
     }
 }
-
-extension NameTable {
-    /// - Returns: `true`.
-    mutating func enter(_ block: DecodedBlock) -> Bool {
-        let first = block.header.context
-        block.names.forEach(from: first.firstName) { ordinal, range in
-            _ = enter(name: ordinal, bytes: block.names.bytes[range])
-        }
-        for (index, pair) in block.keys.enumerated() {
-            _ = enter(key: KeyOrdinal(rawValue: first.firstKey.rawValue &+ UInt32(index)), pair)
-        }
-        return true
-    }
-}

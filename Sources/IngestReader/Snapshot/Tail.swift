@@ -7,20 +7,13 @@ import Synchronization
 
 /// The durable blocks that no run covers: level 0 as the log has it. Shared by all queries of one cut.
 ///
-/// Opening reads the heads of the blocks. Their names, and their counters folded, are made when they are first asked for; a
-/// point is answered from the columns of keys, and from the blocks that have the key.
+/// Opening reads the heads of the blocks. A table of their names, and their counters folded, are made when they are first asked
+/// for; a point is answered from the sections of names and of keys, and from the blocks that have the key.
 ///
 /// **Errors** `corrupt` where a part of a block cannot be read that is asked for: without it the numbers would fall.
-/// **Cost** Opening 2 µs a block. Names 40 ns a new one. A point half a nanosecond a row of the tail, and 2 ns a row of a block
-/// that has the key. Folding 10 ns a row, in 12 bytes a key and 64 a (key, day) beside.
+/// **Cost** Opening 2 µs a block. A table of names 40 ns a new one. A point half a nanosecond a row of the tail, and one a row of
+/// a block that has the key. Folding 10 ns a row, in 12 bytes a key and 64 a (key, day) beside.
 final class Tail<Files: FileSystem>: Sendable {
-    private struct Block: Sendable {
-        let header: BlockHeader
-        let offset: UInt64
-        let file: Files.File
-        let sections: [BlockSectionEntry]
-    }
-
     private struct Folded: Sendable {
         /// Of reward-days, one a segment, and the attributions of each.
         var tables: [CounterTable] = []
@@ -36,9 +29,10 @@ final class Tail<Files: FileSystem>: Sendable {
     let nextName: UInt32
     let nextKey: UInt32
     let rowCount: UInt64
-    private let blocks: [Block]
+    private let blocks: [TailBlock<Files>]
     private let folded = Mutex<Folded?>(nil)
     private let names: Mutex<(table: NameTable, isComplete: Bool)>
+    private let lastIntroduced = Mutex<(place: Int, names: NamesOfBlock)?>(nil)
 
     /// - Parameters:
     ///   - mark: of `DurableMarkFile`, read before this.
@@ -49,7 +43,7 @@ final class Tail<Files: FileSystem>: Sendable {
     ) throws(StorageError) {
         var tail = LogTail(after: manifest, mark: mark, in: files, isHeadOnly: true)
         let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
-        var blocks: [Block] = []
+        var blocks: [TailBlock<Files>] = []
         var position = manifest.cut
         while let block = try tail.next(into: buffer) {
             let sections = try StorageError.decoding(block.file.path, at: block.offset) {
@@ -57,7 +51,7 @@ final class Tail<Files: FileSystem>: Sendable {
                 try buffer.withBytes { (bytes) throws(FormatError) in try decoder.sections(bytes) }
             }
             blocks.append(
-                Block(
+                TailBlock(
                     header: block.header, offset: block.offset, file: block.file,
                     sections: sections))
             position = block.end
@@ -83,7 +77,10 @@ final class Tail<Files: FileSystem>: Sendable {
             var table = names.table
             try forEachBlock(
                 [.dictionary], checksRest: false, where: { $0.nameCount > 0 || $0.keyCount > 0 }
-            ) { (block, _) in table.enter(block) }
+            ) { (block, _) in
+                table.enter(block)
+                return true
+            }
             names = (table, true)
             return table
         }
@@ -105,28 +102,22 @@ final class Tail<Files: FileSystem>: Sendable {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         var counters: SegmentCounters?
         for block in blocks {
-            guard let keys = block.sections.first(where: { $0.kind == .key }),
-                point.key < block.header.nextKey.rawValue
-            else { continue }
-            try Self.reading(block) { () throws(StorageError) in
-                try buffer.read(
-                    block.file, at: block.offset + UInt64(keys.offset), byteCount: keys.byteCount)
-            } decode: { () throws(FormatError) in
-                try buffer.withBytes { (bytes) throws(FormatError) in
-                    try decoder.decodeKeys(bytes, keys, of: block.header, into: rows)
-                }
+            guard point.key < block.header.nextKey.rawValue else { continue }
+            _ = try block.section(.key, buffer) { (bytes, keys) throws(FormatError) in
+                try decoder.decodeKeys(bytes, keys, of: block.header, into: rows)
             }
-            guard rows.contains(key: point.key) else { continue }
-            _ = try Self.decode(
-                block, .counters, checksRest: false, buffer, decoder, into: rows)
-            rows.keepRows(ofKey: point.key)
+            let found = rows.rows(ofKey: point.key)
+            if found.isEmpty { continue }
+            _ = try block.decode(
+                [.attributes, .day, .money], checksRest: false, buffer, decoder, into: rows)
+            rows.keep(found)
             let sum = counters ?? SegmentCounters()
             counters = sum
             if sum.fold(rows) == .folded { continue }
             // What does not fit beside the rows before it.
             try Self.give(sum, point.days, body)
             sum.removeAll()
-            guard sum.fold(rows) == .folded else { throw Self.invalidRows(block) }
+            guard sum.fold(rows) == .folded else { throw block.invalidRows }
         }
         if let counters { try Self.give(counters, point.days, body) }
     }
@@ -141,6 +132,84 @@ final class Tail<Files: FileSystem>: Sendable {
             for row in 0..<page.rowCount where days.contains(page.day(row)) {
                 try body(page.day(row), page.counters(row))
             }
+        }
+    }
+
+    // MARK: Single names
+
+    /// The ordinal of a name that a block introduces.
+    ///
+    /// **Cost** Reads the names of the blocks: some nanoseconds each.
+    func ordinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
+        let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
+        for block in blocks {
+            let header = block.header
+            let place = try block.section(.names, buffer) {
+                (bytes, names) throws(FormatError) in
+                try decoder.place(ofName: name, in: bytes, names, of: header)
+            }
+            guard case let place?? = place else { continue }
+            return NameOrdinal(rawValue: header.context.firstName.rawValue + UInt32(place))
+        }
+        return nil
+    }
+
+    /// The keys of a reward that blocks introduce.
+    ///
+    /// **Cost** Reads a column of the keys of the blocks: a nanosecond each.
+    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal] {
+        let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
+        var keys: [KeyOrdinal] = []
+        for block in blocks {
+            let header = block.header
+            let places = try block.section(.keyRewards, buffer) {
+                (bytes, rewards) throws(FormatError) in
+                try decoder.places(ofReward: reward, in: bytes, rewards, of: header)
+            }
+            keys += (places ?? []).map {
+                KeyOrdinal(rawValue: header.context.firstKey.rawValue + UInt32($0))
+            }
+        }
+        return keys
+    }
+
+    /// The bytes of a name; empty where no block introduces it.
+    ///
+    /// **Cost** Decodes what the block introduces.
+    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
+        let names = try introduced {
+            let first = $0.context.firstName.rawValue
+            return name.rawValue >= first && name.rawValue < first + UInt32($0.nameCount)
+        }
+        guard let names else { return [] }
+        return names.names.name(Int(name.rawValue - names.firstName.rawValue))
+    }
+
+    /// The names of a key; both `.none` where no block introduces it.
+    ///
+    /// **Cost** As `bytes(of:)`.
+    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
+        let names = try introduced {
+            let first = $0.context.firstKey.rawValue
+            return key.rawValue >= first && key.rawValue < first + UInt32($0.keyCount)
+        }
+        guard let names else { return RewardKey(reward: .none, business: .none) }
+        return names.keys[Int(key.rawValue - names.firstKey.rawValue)]
+    }
+
+    /// What the first block introduces that `isWanted` is true of. The one that was asked for last is kept: a reward, its key
+    /// and its business are often of one.
+    private func introduced(
+        where isWanted: (BlockHeader) -> Bool
+    ) throws(ReaderError) -> NamesOfBlock? {
+        guard let place = blocks.firstIndex(where: { isWanted($0.header) }) else { return nil }
+        return try lastIntroduced.withLock { (last) throws(ReaderError) in
+            if let last, last.place == place { return last.names }
+            let decoded = try blocks[place].decode(
+                [.dictionary], checksRest: false, ReadBuffer(), BlockDecoder(), into: BlockRows())
+            let names = NamesOfBlock(decoded)
+            last = (place, names)
+            return names
         }
     }
 
@@ -236,9 +305,9 @@ final class Tail<Files: FileSystem>: Sendable {
     ) throws(ReaderError) {
         let (buffer, decoder, rows) = (ReadBuffer(), BlockDecoder(), BlockRows())
         for block in blocks where isWanted(block.header) {
-            let decoded = try Self.decode(
-                block, parts, checksRest: checksRest, buffer, decoder, into: rows)
-            guard try body(decoded, rows) else { throw Self.invalidRows(block) }
+            let decoded = try block.decode(
+                parts, checksRest: checksRest, buffer, decoder, into: rows)
+            guard try body(decoded, rows) else { throw block.invalidRows }
         }
     }
 
@@ -251,70 +320,9 @@ final class Tail<Files: FileSystem>: Sendable {
     ) throws(ReaderError) {
         let decoder = BlockDecoder()
         for block in blocks where isWanted(block.header.summary) {
-            let header = try Self.reading(block) { () throws(StorageError) in
-                try buffer.read(block.file, at: block.offset, byteCount: block.header.byteCount)
-            } decode: { () throws(FormatError) in
-                try buffer.withBytes { (bytes) throws(FormatError) in try decoder.check(bytes) }
-            }
-            guard header == block.header else { throw Self.invalidRows(block) }
-            guard try body(header, buffer) else { return }
+            try block.read(into: buffer, decoder)
+            guard try body(block.header, buffer) else { return }
         }
-    }
-
-    private static func decode(
-        _ block: Block, _ parts: BlockSections, checksRest: Bool, _ buffer: ReadBuffer,
-        _ decoder: BlockDecoder, into rows: BlockRows
-    ) throws(ReaderError) -> DecodedBlock {
-        try reading(block) { () throws(StorageError) in
-            if !checksRest { return try read(parts, of: block, into: buffer) }
-            try buffer.read(block.file, at: block.offset, byteCount: block.header.byteCount)
-        } decode: { () throws(FormatError) in
-            try buffer.withBytes { (bytes) throws(FormatError) in
-                try decoder.decode(
-                    bytes, wanted: parts, isWhole: checksRest, checksRest: checksRest, into: rows)
-            }
-        }
-    }
-
-    /// Others than the wanted bytes are read too where they are fewer: a read costs as much as copying some of them.
-    private static var passedByteCountMin: Int { 8 << 10 }
-
-    /// Reads the head of a block and parts of it, each to its place: half of a block are ids, which few ask for.
-    private static func read(
-        _ parts: BlockSections, of block: Block, into buffer: ReadBuffer
-    ) throws(StorageError) {
-        buffer.removeAll()
-        var end = block.header.headerByteCount
-        func append() throws(StorageError) {
-            try buffer.append(
-                block.file, at: block.offset + UInt64(buffer.byteCount),
-                byteCount: end - buffer.byteCount)
-        }
-        for section in block.sections where !parts.isDisjoint(with: section.kind.part) {
-            if section.offset - end >= passedByteCountMin {
-                try append()
-                // A file that ends here is told by who decodes it.
-                guard buffer.byteCount == end else { return }
-                buffer.pass(section.offset - end)
-            }
-            end = section.offset + section.byteCount
-        }
-        try append()
-    }
-
-    private static func reading<Output>(
-        _ block: Block, _ read: () throws(StorageError) -> Void,
-        decode: () throws(FormatError) -> Output
-    ) throws(ReaderError) -> Output {
-        try ReaderError.reading { () throws(StorageError) in
-            try read()
-            return try StorageError.decoding(block.file.path, at: block.offset, decode)
-        }
-    }
-
-    private static func invalidRows(_ block: Block) -> ReaderError {
-        ReaderError(
-            .corrupt(path: block.file.path, offset: block.offset, detail: "invalid rows"))
     }
 
     // MARK: Days
