@@ -130,8 +130,9 @@ struct Ending: Error {
     }
 
     /// A failed write into a file, or where answers go.
-    static func cannotWrite(_ what: String, _ path: String) -> Ending {
-        Ending(code: 74, message: "cannot write: \(what), \(path), check where it goes")
+    /// - Parameter code: 71 where a sync failed.
+    static func cannotWrite(_ what: String, _ path: String, code: Int32 = 74) -> Ending {
+        Ending(code: code, message: "cannot write: \(what), \(path), check where it goes")
     }
 }
 

@@ -165,17 +165,23 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     /// Lines for the log about what was found amiss.
     package var warnings: [String] {
         var lines: [String] = []
-        if let first = missingSegments.first, let last = missingSegments.last {
+        let level0 = Set(manifest.level0.map(\.number))
+        for isCounted in [true, false] {
+            let missing = missingSegments.filter { level0.contains($0) != isCounted }
+            guard let first = missing.first, let last = missing.last else { continue }
             lines.append(
-                "\(missingSegments.count) sealed segments are missing, the first is "
-                    + "\(FileName.segment(first).text), the last \(FileName.segment(last).text): their "
-                    + "events stay counted and cannot be checked, restore them from a copy")
+                "\(missing.count) sealed segments are missing, the first is "
+                    + "\(FileName.segment(first).text), the last \(FileName.segment(last).text): "
+                    + (isCounted
+                        ? "their events stay counted and cannot be checked, restore them from a copy"
+                        : "their events were in no run yet and are no longer counted, stop, restore them "
+                            + "from a copy and start again"))
         }
         if let rebuiltAfter {
-            lines.append("derived files rebuilt from the log: \(rebuiltAfter)")
+            lines.append("derived files rebuilt from the log: \(rebuiltAfter.finding)")
         }
         return lines + losses
-            + movedAside.map { "\($0) is not listed in any manifest, moved to aside/" }
+            + movedAside.map { "\($0): damaged, or listed in no manifest, moved to aside/" }
     }
 }
 

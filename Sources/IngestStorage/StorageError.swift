@@ -86,6 +86,18 @@ extension StorageError: CustomStringConvertible {
         }
     }
 
+    /// The same without what to do, where that was done.
+    package var finding: String {
+        switch self {
+        case .notFound(let path): "no such file, \(path)"
+        case .missingManifest(let directory, let fileCount):
+            "no manifest beside \(fileCount) log files, \(directory)"
+        case .corrupt(let path, let offset, let detail):
+            "corrupt: \(detail), \(path) at byte \(offset)"
+        default: description
+        }
+    }
+
     /// What `body` reads, or `nil` where the file is missing or damaged.
     ///
     /// **Errors** What else `body` throws: `io`, `newerFormat`, …

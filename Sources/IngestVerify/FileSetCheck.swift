@@ -103,8 +103,6 @@ struct FileSetCheck<Files: FileSystem> {
                 try ManifestStore(files: files).runHeader(number, of: table, directory))
         case .segment(let number) where number <= manifest.lastExpired:
             report.add(.note, "expired; the daemon removes it in a minute", in: name.text)
-        case .segment(let number) where !isListed && !manifest.mayHoldTail(number):
-            report.add(.note, "not part of the log; the next start puts it aside", in: name.text)
         case .temporary:
             report.add(
                 .note, "being written, or left by a crash; the next start removes it", in: name.text

@@ -57,7 +57,11 @@ struct Daemon {
             reloadZones(of: pipeline)
             reloadOwners(of: pipeline)
         })
-        ReadyLine(udp: "\(address)", http: nil, processID: getpid()).print()
+        let ready = ReadyLine(udp: "\(address)", http: nil, processID: getpid())
+        if !printLine(ready.text, to: STDOUT_FILENO) {
+            log.error(
+                "the ready line cannot be written, standard output, check where it goes: \(ready.text)")
+        }
         stopRequest.wait()
         log.inform("stopping: draining, then sealing the segment")
         pipeline.stop()
@@ -235,8 +239,6 @@ struct ReadyLine {
         let http = http.map { "\"\($0)\"" } ?? "null"
         return "{\"ready\":true,\"udp\":\"\(udp)\",\"http\":\(http),\"pid\":\(processID)}"
     }
-
-    func print() { printLine(text, to: STDOUT_FILENO) }
 }
 
 /// A start whose clock is behind the log's last block: the clock is wrong now, or was wrong before. Blocks would be dated

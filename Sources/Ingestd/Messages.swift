@@ -4,6 +4,7 @@ import Glibc
 import IngestFormat
 import IngestPipeline
 import Logging
+import Synchronization
 
 /// The exit codes that scripts may rely on; those of BSD's sysexits where there is one.
 enum ExitReason: Int32 {
@@ -44,8 +45,11 @@ extension Fault {
 
 /// Writes a line past the streams of C, of which a flush would wait for a log that blocks. A descriptor that blocks holds up
 /// the caller for at most a second; one that fails loses the line.
-func printLine(_ line: String, to descriptor: Int32) {
-    let isWritten = DispatchSemaphore(value: 0)
+/// - Returns: whether it was written by then.
+@discardableResult
+func printLine(_ line: String, to descriptor: Int32) -> Bool {
+    let isDone = DispatchSemaphore(value: 0)
+    let isWritten = SharedFlag()
     DispatchQueue(label: "ingestd.line").async {
         var rest = Array((line + "\n").utf8)[...]
         while !rest.isEmpty {
@@ -59,9 +63,14 @@ func printLine(_ line: String, to descriptor: Int32) {
                 break
             }
         }
-        isWritten.signal()
+        if rest.isEmpty { isWritten.value.store(true, ordering: .relaxed) }
+        isDone.signal()
     }
-    _ = isWritten.wait(timeout: .now() + 1)
+    return isDone.wait(timeout: .now() + 1) == .success && isWritten.value.load(ordering: .relaxed)
+}
+
+private final class SharedFlag: Sendable {
+    let value = Atomic(false)
 }
 
 /// Writes log lines to standard error, each made fit for one line of a terminal or a collector, whatever

@@ -228,4 +228,34 @@ import Testing
         content.ledger = LedgerEntry.examples.reversed()
         #expect(try decoder.decode(content.encoded()).ledger == LedgerEntry.examples)
     }
+
+    @Test(arguments: 1...8)
+    func `The rows of a key are picked with their days, attributes and amounts`(seed: UInt64) throws
+    {
+        var random = SeededRandom(seed: seed)
+        for count in [random.below(4), random.below(70), 512, random.below(3_000)] {
+            var content = BlockContent(seed: &random, rowCount: count)
+            // Some have many rows, some one.
+            for row in content.rows.indices { content.rows[row].key = UInt32(random.below(5)) }
+            if let last = content.rows.indices.last { content.rows[last].key = 5 }
+            for wanted in UInt32(0)...6 {
+                let all = BlockRows(content.rows)
+                let found = all.rows(ofKey: wanted)
+                #expect(found == content.rows.indices.filter { content.rows[$0].key == wanted })
+                all.keep(found)
+                #expect(all.rowCount == found.count)
+                var money = 0
+                for (place, row) in found.enumerated() {
+                    let expected = content.rows[row]
+                    #expect(all.key[place] == 0 && all.day[place] == expected.day)
+                    #expect(all.attributes[place] == expected.attributes.rawValue)
+                    guard let amounts = expected.money else { continue }
+                    #expect(
+                        all.revenue[money] == amounts.revenue && all.spend[money] == amounts.spend)
+                    money += 1
+                }
+                #expect(all.moneyCount == money)
+            }
+        }
+    }
 }

@@ -102,6 +102,28 @@ struct AdmissionClockTests {
         #expect(last?.hasSuffix(", 40 events refused as too_old or too_early since") == true)
     }
 
+    @Test func `a further step while the clocks are apart is told with its own size`() {
+        var time = makeTime()
+        _ = time.now()
+        for (step, told) in [
+            (3_600_000, "stepped forward by 3600 s"), (-7_200_000, "stepped back by 7200 s"),
+        ] {
+            clock.jumpWall(milliseconds: step)
+            _ = time.now()
+            #expect(alarms.lines.last?.contains(told) == true, "\(alarms.lines)")
+        }
+        #expect(alarms.lines.count == 2 && counters.commit[.clockSteps] == 2)
+        #expect(state.clockStepSeconds == -3_600)
+        // One that is moved slowly has not stepped.
+        for _ in 0..<60 {
+            clock.advance(milliseconds: 60_000)
+            clock.jumpWall(milliseconds: 200)
+            _ = time.now()
+        }
+        #expect(counters.commit[.clockSteps] == 2)
+        #expect(time.now().wallMicroseconds == Self.start + 3_600_000_000)
+    }
+
     @Test func `a thread that is held up between the two clocks has seen no step`() {
         let held = ScriptedClock([
             (Self.start, 1_000_000_000), (Self.start + 1_000_000, 60_000_000_000),

@@ -145,6 +145,44 @@ import Testing
         }
     }
 
+    @Test("Names of a tail are the same by a few look-ups and by many, lost ones too")
+    func namesOfTail() throws {
+        let fixture = try LogFixture()
+        try fixture.beginSegment()
+        func event(_ number: Int) -> FixtureEvent {
+            var event = FixtureEvent()
+            (event.reward, event.business) = ("r\(number % 40)", "b\(number % 3)")
+            return event
+        }
+        for block in 0..<5 { try fixture.append((0..<30).map { event(20 * block + $0) }) }
+        let lost = fixture.lastBlock
+        try fixture.append([event(1), event(2)])
+        let name = FileName.segment(fixture.position.segment).text
+        for isDamaged in [false, true] {
+            if isDamaged {
+                fixture.flip(name, byte: lost.upperBound - 20)
+                _ = try recoverSegments(in: fixture.files, after: fixture.manifest, now: 9)
+            }
+            let snapshot = try SnapshotLoader(fixture.files).load()
+            let many = snapshot.makeNames()
+            for _ in 0..<20 { #expect(try many.ordinal(of: "none") == nil) }
+            for number in 0..<40 {
+                let few = snapshot.makeNames()
+                let ordinal = try few.ordinal(of: "r\(number)")
+                #expect(try ordinal == many.ordinal(of: "r\(number)"))
+                guard let ordinal else { continue }
+                #expect(try few.keys(ofReward: ordinal) == many.keys(ofReward: ordinal))
+            }
+            for ordinal in (1..<many.nextName + 2).map(NameOrdinal.init(rawValue:)) {
+                #expect(try snapshot.makeNames().bytes(of: ordinal) == many.bytes(of: ordinal))
+            }
+            for key in (0..<many.nextKey + 2).map(KeyOrdinal.init(rawValue:)) {
+                #expect(try snapshot.makeNames().names(of: key) == many.names(of: key))
+            }
+            #expect(try (many.lostKeyCount() > 0) == isDamaged)
+        }
+    }
+
     @Test("Status counts segments, files, packets and events")
     func status() throws {
         let fixture = try LogFixture.random(seed: 10)

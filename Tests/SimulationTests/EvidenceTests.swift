@@ -178,4 +178,52 @@ struct EvidenceTests: FilledDirectory {
         #expect(isLost)
         #expect(try runs(copy, of: [.names]).isSuperset(of: before))
     }
+
+    @Test("a segment that is missing between others is not given up where no manifest is left")
+    func gap() throws {
+        let base = try filled()
+        let manifest = try ManifestStore(files: base).readNewest()
+        let names = try base.names()
+        for name in names where name.hasSuffix(".manifest") { try base.unlink(name) }
+        for number in manifest.sealed.map(\.number).dropLast() {
+            let left = base.disk.kill()
+            let name = FileName.segment(number).text
+            try left.unlink(name)
+            let before = try left.names()
+            let error = #expect(throws: PipelineError.self, "\(name)") {
+                try SteppedPipeline.open(left, clock: clock, seed: 5)
+            }
+            let isFirst = number == manifest.sealed[0].number
+            let what = isFirst ? "the log begins with segment 2" : "the segment is missing, and"
+            #expect(error.map { "\($0)".contains(what) } == true)
+            #expect(try Set(left.names()).isSuperset(of: before), "\(name)")
+        }
+    }
+
+    @Test("a segment of level 0 that has lost a block before is sealed again like any other")
+    func levelZeroTwice() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try pipeline.take(0..<100)
+        try pipeline.stop()
+        var left = files.disk.kill()
+        let entry = try ManifestStore(files: left).readNewest().sealed[1]
+        let name = FileName.segment(entry.number).text
+        let reader = try SegmentReader(
+            entry.number, directory: pipeline.directory.manifest.directory, in: left)
+        let first = try reader.readFooter(of: entry).blocks[0]
+        left.disk.damage(name) { $0[Int(first.offset) + 300] ^= 1 }
+        for life in 5...7 as ClosedRange<UInt64> {
+            left.disk.damage(name) { $0[$0.count - 20] ^= 1 }
+            var again = try SteppedPipeline.open(left, clock: clock, seed: life)
+            let newest = try ManifestStore(files: left).readNewest()
+            #expect(
+                newest.lost.map(\.blockCount) == [first.summary.commitCount]
+                    && newest.lost[0].segment == entry.number)
+            let findings = try Verifier.run(left).findings.filter { $0.kind != .note }
+            #expect(Set(findings.map(\.kind)) == [.evidenceLost], "\(findings)")
+            try again.stop()
+            left = left.disk.kill()
+        }
+    }
 }

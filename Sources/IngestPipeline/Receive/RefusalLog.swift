@@ -57,9 +57,9 @@ struct RefusalSamples {
 struct RefusalLog {
     private let write: @Sendable (String) -> Void
     /// When the next line of a kind may come, monotonic nanoseconds, by place.
-    private var dueNanoseconds = InlineArray<30, UInt64>(repeating: 0)
+    private var dueNanoseconds = InlineArray<31, UInt64>(repeating: 0)
     /// How far lines have told of a counter that only grows, by place.
-    private var told = InlineArray<30, UInt64>(repeating: 0)
+    private var told = InlineArray<31, UInt64>(repeating: 0)
 
     private static let intervalNanoseconds: UInt64 = 1_000_000_000
 
@@ -76,8 +76,9 @@ struct RefusalLog {
         static let attributionsDropped = 23
         static let rolledBackHeartbeats = 24
         static let moneyRefusals = 25
+        static let wrongBusiness = 26
         /// And those behind, one for each `KeyQuota`.
-        static let quotas = 26
+        static let quotas = 27
     }
 
     init(write: @escaping @Sendable (String) -> Void) { self.write = write }
@@ -127,6 +128,10 @@ struct RefusalLog {
             "refused \($0) as too_early: further ahead than "
                 + "--max-event-lead-seconds; "
                 + (Self.blame(step) ?? "check clock synchronisation of the senders")
+        }
+        writeGrowth(Place.wrongBusiness, of: counters.events[.wrongBusiness], "event", now) {
+            "refused \($0) as wrong_business: of another business than the sender's key is "
+                + "bound to; check the keys file and the reward owners file"
         }
         writeGrowth(Place.shedForRoom, of: counters.commit[.shedForRoom], "datagram", now) {
             "refused \($0) as shed because the windows of senders "

@@ -100,8 +100,8 @@ struct ExportCommand: ParsableCommand {
             progress.end()
             try Self.report(progress.rowCount, byteCount, of: reader.cut)
         } catch let error as StorageError {
-            let error = ReaderError(error)
-            throw Ending.cannotWrite(error.what, error.path)
+            let shown = ReaderError(error)
+            throw Ending.cannotWrite(shown.what, shown.path, code: error.exitCode == 71 ? 71 : 74)
         } catch let error as SQLiteFailure {
             throw Ending.cannotWrite(error.what, out)
         }

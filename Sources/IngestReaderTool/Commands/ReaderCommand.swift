@@ -14,7 +14,8 @@ struct ReaderCommand: ParsableCommand {
 
             Errors are one line: \(ReaderProgram.name): what, where, what to do. Exit codes: 0 ok; \
             1 verify or reconcile found a difference; 64 wrong usage; 65 data on disk is corrupt or of a newer \
-            format; 66 directory, file or key not there; 69 a program is not installed; 74 other I/O error.
+            format; 66 directory, file or key not there; 69 a program is not installed; 71 a sync failed; 74 other I/O \
+            error.
             """,
         version: ReaderVersion.text,
         subcommands: [

@@ -66,9 +66,11 @@ extension VerifyReport {
     /// For stderr: what, where, what to do.
     func failure(in directory: String) -> String {
         let advice =
-            exitCode == 1
-            ? "the log is sound: the counters or verdicts named are wrong"
-            : "restore the files named from a copy"
+            switch exitCode {
+            case 1:
+                "the log is sound: ingest-reader rebuild makes counters and names again, a verdict stays as it is"
+            default: isNewer ? "use the newer version" : "restore the files named from a copy"
+            }
         return "verify found \(summary), \(directory), \(advice)"
     }
 

@@ -127,7 +127,7 @@ package struct LogTail<Files: FileSystem> {
         case nil:
             throw .corrupt(
                 path: path(of: segment), offset: 0,
-                detail: "the segment is missing or has no header, and later segments exist")
+                detail: "the segment is missing, or its header is damaged")
         }
         segment = segment.next
         source = nil

@@ -49,6 +49,20 @@ package struct RecoveredSegment: Sendable {
     package let aside: [String]
     /// What was wrong with the first bytes that the disk could not read, if there were such.
     package let hole: StorageError?
+
+    /// Whether bytes from this place of it on were put aside.
+    fileprivate func hasAside(_ offset: UInt64) -> Bool {
+        let name = "\(FileName.aside.text)/"
+            + SegmentCopyName.text(of: file.entry.number, at: offset)
+        return aside.contains { $0 == name || $0.hasPrefix(name + ".") }
+    }
+}
+
+/// The name in `aside/` of bytes of a segment.
+enum SegmentCopyName {
+    static func text(of segment: SegmentNumber, at offset: UInt64) -> String {
+        "\(FileName.segment(segment).text).at-\(offset)"
+    }
 }
 
 /// What a start found and did, for the log and for the stages that go on from there.
@@ -80,27 +94,33 @@ package struct RecoveryReport: Sendable {
 
     /// One line for each thing that an operator should know, worst first.
     package var messages: [String] {
-        Self.messages(of: repaired + segments)
-            + dropped.map { "segment \($0.rawValue): empty, removed" }
+        Self.messages(ofRepaired: repaired) + Self.messages(of: segments, "sealed by copy")
+            + dropped.map { "segment \($0.rawValue): no block of this log, removed" }
     }
 
-    /// As above, of segments that were sealed again.
-    static func messages(of segments: [RecoveredSegment]) -> [String] {
-        segments.flatMap(\.file.footer.lost).map(message) + segments.compactMap(holeMessage)
-            + segments.compactMap(tornMessage)
+    /// As above, of segments that were sealed already.
+    static func messages(ofRepaired segments: [RecoveredSegment]) -> [String] {
+        messages(of: segments, "header or footer was damaged, sealed again from its blocks")
+    }
+
+    /// - Parameter what: what was done with each.
+    private static func messages(of segments: [RecoveredSegment], _ what: String) -> [String] {
+        segments.flatMap { segment in
+            segment.file.footer.lost.map { message($0, isAside: segment.hasAside($0.offset)) }
+        } + segments.compactMap(holeMessage) + segments.compactMap(tornMessage)
             + segments.map { segment in
                 let entry = segment.file.entry
                 return
-                    "segment \(entry.number.rawValue): sealed by copy, \(entry.blockCount) blocks, "
+                    "segment \(entry.number.rawValue): \(what), \(entry.blockCount) blocks, "
                     + "\(entry.rowCount) rows"
             }
     }
 
-    private static func message(_ lost: LostRange) -> String {
+    private static func message(_ lost: LostRange, isAside: Bool) -> String {
         let rows = lost.rowCount.map { "\($0) rows" } ?? "an unknown number of rows"
         return "segment \(lost.segment.rawValue): corrupt, \(rows) lost in blocks "
             + "\(lost.firstBlock) to \(lost.firstBlock &+ lost.blockCount &- 1), "
-            + "\(lost.byteCount) bytes at \(lost.offset) put aside"
+            + "\(lost.byteCount) bytes at \(lost.offset)" + (isAside ? " put aside" : "")
     }
 
     private static func tornMessage(_ segment: RecoveredSegment) -> String? {

@@ -64,6 +64,15 @@ struct SegmentPlan<Files: FileSystem> {
         return intact
     }
 
+    /// Puts header and footer aside too: of a segment that was sealed, they were damaged.
+    mutating func putEndsAside() {
+        if intact != nil || survey.path == nil { return }
+        let footerOffset = steps.last?.endOffset ?? SegmentLayout.blocksOffset
+        var ends = [min(footerOffset, survey.byteCount)..<survey.byteCount]
+        if survey.header == nil { ends.append(0..<min(UInt64(SegmentHeader.byteCount), survey.byteCount)) }
+        for end in ends where !aside.contains(where: end.overlaps) { aside.append(end) }
+    }
+
     /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
     var isEmpty: Bool { steps.isEmpty && intact == nil }
 

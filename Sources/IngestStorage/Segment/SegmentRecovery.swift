@@ -368,7 +368,7 @@ struct SegmentCopy<Files: FileSystem> {
         let aside = try AsideDirectory(of: files)
         var names: [String] = []
         for range in ranges where !range.isEmpty {
-            let name = "\(FileName.segment(survey.number).text).at-\(range.lowerBound)"
+            let name = SegmentCopyName.text(of: survey.number, at: range.lowerBound)
             names.append(try aside.copy(range, of: file, as: name))
         }
         return names

@@ -62,11 +62,12 @@ struct FooterRepair<Files: FileSystem> {
         let (start, windows) = try before(place)
         // Where nothing is left to say it: the commits that the manifest counts behind it.
         let count = manifest.sealed[place...].reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
-        let plan = SegmentPlan(
+        var plan = SegmentPlan(
             survey, start: start ?? LogAnchor(cutOf: manifest).moved(back: count),
             next: try anchor(behind: entry),
             bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
             directory: manifest.directory, origin: manifest.origin, now: now)
+        plan.putEndsAside()
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
         copy.usesReserve = usesReserve

@@ -29,6 +29,7 @@ extension LogRebuild {
                     "the log begins with segment \(first.rawValue), expired runs of those before "
                     + "end with segment \(manifest.lastExpired.rawValue)")
         }
+        try manifest.checkNoGap(segments, path: files.path)
         try manifest.addSealed(segments, in: files)
         try manifest.addNamesRuns(names, in: files)
         let numbers = manifest.fileNames.compactMap(\.fileNumber)
@@ -144,6 +145,20 @@ extension Manifest {
                 detail:
                     "expired run from segment \(beyond.span.firstSegment.rawValue) on, "
                     + "those before end with segment \(lastExpired.rawValue)")
+        }
+    }
+
+    /// A segment that is missing between others may be a run's alone, and no manifest is left that says so: it is not given up.
+    fileprivate func checkNoGap(
+        _ segments: [SegmentNumber], path: String
+    ) throws(StorageError) {
+        var number = lastExpired
+        for present in segments where present > lastExpired {
+            number = number.next
+            guard present > number else { continue }
+            throw .corrupt(
+                path: "\(path)/\(FileName.segment(number).text)", offset: 0,
+                detail: "the segment is missing, and no manifest is left that says what it held")
         }
     }
 

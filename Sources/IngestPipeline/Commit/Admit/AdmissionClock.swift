@@ -21,6 +21,8 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
     /// What was given last.
     private var givenMicroseconds: Int64
     private var isApart = false
+    /// The difference that the log was told last, microseconds; 0 while they agree.
+    private var toldDifference: Int64 = 0
     /// When the log is told once more, and how many events had been refused for their time when they parted.
     private var tellNanoseconds: UInt64 = 0
     private var refusedBefore: UInt64 = 0
@@ -46,10 +48,10 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
     mutating func now() -> StageTime {
         var found = Self.read(clock)
         // A thread that was held up between the two readings has seen no step.
-        if isStep(difference(of: found)) != isApart { found = Self.read(clock) }
+        if hasStepped(difference(of: found)) { found = Self.read(clock) }
         let difference = difference(of: found)
         let isStep = isStep(difference)
-        if isStep != isApart {
+        if hasStepped(difference) {
             part(isStep: isStep, difference, found)
         } else if isApart && found.monotonicNanoseconds >= tellNanoseconds {
             tellAgain(difference, found)
@@ -73,8 +75,15 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
         difference.magnitude > LogStart.stepMicrosecondsMax.magnitude
     }
 
+    /// Whether they begin or end to be apart, or are apart by something else than was told.
+    private func hasStepped(_ difference: Int64) -> Bool {
+        isStep(difference) != isApart || isApart && isStep(difference &- toldDifference)
+    }
+
     private mutating func part(isStep: Bool, _ difference: Int64, _ now: StageTime) {
-        isApart = isStep
+        let step = difference &- toldDifference
+        if !isApart { refusedBefore = refusedCount }
+        (isApart, toldDifference) = (isStep, isStep ? difference : 0)
         state.clockStepSeconds = isStep ? difference / 1_000_000 : 0
         guard isStep else {
             return warn(
@@ -82,15 +91,16 @@ struct AdmissionClock<Clock: IngestClock>: Sendable {
                     + refusedMeanwhile)
         }
         counters.commit.add(.clockSteps)
-        refusedBefore = refusedCount
         tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
         warn(
-            "the wall clock stepped \(difference > 0 ? "forward" : "back") by "
-                + "\(difference.magnitude / 1_000_000) s: the step is ignored, events are admitted by the "
+            "the wall clock stepped \(step > 0 ? "forward" : "back") by "
+                + "\(step.magnitude / 1_000_000) s: the step is ignored, events are admitted by the "
                 + "monotonic clock; \(Self.remedy(difference))")
     }
 
     private mutating func tellAgain(_ difference: Int64, _ now: StageTime) {
+        // One that is moved slowly has not stepped.
+        toldDifference = difference
         state.clockStepSeconds = difference / 1_000_000
         tellNanoseconds = now.monotonicNanoseconds &+ Self.tellIntervalNanoseconds
         warn(
