@@ -60,7 +60,8 @@ struct Daemon {
         let ready = ReadyLine(udp: "\(address)", http: nil, processID: getpid())
         if !printLine(ready.text, to: STDOUT_FILENO) {
             log.error(
-                "the ready line cannot be written, standard output, check where it goes: \(ready.text)")
+                "the ready line cannot be written, standard output, check where it goes: \(ready.text)"
+            )
         }
         stopRequest.wait()
         log.inform("stopping: draining, then sealing the segment")

@@ -52,7 +52,8 @@ package struct RecoveredSegment: Sendable {
 
     /// Whether bytes from this place of it on were put aside.
     fileprivate func hasAside(_ offset: UInt64) -> Bool {
-        let name = "\(FileName.aside.text)/"
+        let name =
+            "\(FileName.aside.text)/"
             + SegmentCopyName.text(of: file.entry.number, at: offset)
         return aside.contains { $0 == name || $0.hasPrefix(name + ".") }
     }

@@ -69,7 +69,9 @@ struct SegmentPlan<Files: FileSystem> {
         if intact != nil || survey.path == nil { return }
         let footerOffset = steps.last?.endOffset ?? SegmentLayout.blocksOffset
         var ends = [min(footerOffset, survey.byteCount)..<survey.byteCount]
-        if survey.header == nil { ends.append(0..<min(UInt64(SegmentHeader.byteCount), survey.byteCount)) }
+        if survey.header == nil {
+            ends.append(0..<min(UInt64(SegmentHeader.byteCount), survey.byteCount))
+        }
         for end in ends where !aside.contains(where: end.overlaps) { aside.append(end) }
     }
 
