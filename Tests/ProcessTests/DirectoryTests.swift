@@ -60,7 +60,11 @@ extension ProcessSuite {
             let files = folder.files(ending: "")
             expectOneLine(try start(in: folder), code: 65, containing: "newer", path)
             #expect(folder.files(ending: "") == files)
-            #expect(try Reader(folder: folder).run("rewards").code == 65)
+            for command in ["rewards", "verify"] {
+                let ended = try Reader(folder: folder).run(command)
+                #expect(ended.code == 65 && ended.errors.contains("version"), "\(ended.errors)")
+                #expect(!ended.errors.contains("copy"), "\(ended.errors)")
+            }
         }
 
         @Test(arguments: [false, true])

@@ -106,6 +106,17 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test func `a ready line that cannot be written is told, and the daemon runs`() throws {
+            let folder = try TemporaryFolder()
+            let start =
+                "exec '\(Programs.path("ingestd"))' --data '\(folder.data)' --udp 127.0.0.1:0"
+            let running = try Running("/bin/bash", ["-c", start + " >/dev/full"], in: folder)
+            let isTold = eventually { running.errors.contains("the ready line cannot be written") }
+            #expect(isTold && running.errors.contains("\"ready\":true"), "\(running.errors)")
+            kill(running.pid, SIGTERM)
+            #expect(running.end(withinSeconds: 30).code == 0)
+        }
+
         @Test func `closed standard descriptors are not taken for files of the log`() throws {
             let folder = try TemporaryFolder()
             // Started with 0, 1 and 2 closed, stopped once the log is begun.

@@ -37,6 +37,10 @@ extension ProcessSuite {
                     to: daemon.port, sender: id, key: (2, Self.second), forms: [form])
                 #expect(bound.delivers(0..<6))
             }
+            let isTold = eventually {
+                daemon.log.contains("as wrong_business: of another business")
+            }
+            #expect(isTold, "\(daemon.log)")
             #expect(daemon.stop().code == 0)
             let reader = Reader(folder: folder)
             let status = try reader.status()
