@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import IngestFormat
 
 /// How much is offered, and how fast.
@@ -214,6 +215,12 @@ struct CompareCommand: ParsableCommand {
             ("MiB at most", 0, { Double($0.residentByteCountMax) / Double(1 << 20) }),
             ("lost events", 0, { Double($0.lostEventCount) }),
         ]
+
+    func validate() throws {
+        guard FileManager.default.isExecutableFile(atPath: otherDaemon) else {
+            throw ValidationError("--with \(otherDaemon) is no program")
+        }
+    }
 
     func run() throws {
         Report.machine(directory: daemon.scratch)

@@ -125,7 +125,10 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         let found: Manifest
         do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
             switch (error, wrong) {
-            case (.missingManifest, _), (.notFound, _), (.corrupt, .corrupt): throw wrong
+            case (.corrupt, .corrupt):
+                if case .segment? = error.damagedFile { throw error }
+                throw wrong
+            case (.missingManifest, _), (.notFound, _): throw wrong
             default: throw error
             }
         }

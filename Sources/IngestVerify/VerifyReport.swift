@@ -78,8 +78,6 @@ public struct VerifyReport: Sendable, Equatable {
     public package(set) var judgedRowCount: UInt64?
     /// Rows that have expired: their counters are trusted from expired runs, not recounted.
     public package(set) var trustedRowCount: UInt64 = 0
-    /// A file is of a version that is not known here.
-    public private(set) var isNewer = false
     /// The last segment whose rows have expired; 0 if none have.
     public package(set) var lastExpiredSegment: UInt32 = 0
 
@@ -99,10 +97,7 @@ public struct VerifyReport: Sendable, Equatable {
     }
 
     /// Reports that bytes of a file cannot be read.
-    mutating func add(_ error: StorageError, _ what: String) {
-        if case .newerFormat = error { isNewer = true }
-        add(Finding(error, what))
-    }
+    mutating func add(_ error: StorageError, _ what: String) { add(Finding(error, what)) }
 
     /// Reports each value of a file that is not as it must be, where that is known.
     mutating func hold(
@@ -157,7 +152,6 @@ public struct VerifyReport: Sendable, Equatable {
     mutating func append(_ part: VerifyReport) {
         for finding in part.findings { list(finding) }
         counts.merge(part.counts) { $0 + $1 }
-        isNewer = isNewer || part.isNewer
         fileCount += part.fileCount
         segmentCount += part.segmentCount
         blockCount += part.blockCount

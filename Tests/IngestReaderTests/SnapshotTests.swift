@@ -183,6 +183,57 @@ import Testing
         }
     }
 
+    @Test("A block without rows, as heartbeats leave, has no rows of the key before it")
+    func blockWithoutRows() throws {
+        let fixture = try LogFixture()
+        try fixture.beginSegment()
+        var other = FixtureEvent()
+        other.reward = "other"
+        for events in [[FixtureEvent(), other], [], [FixtureEvent()], [], [other]] {
+            try fixture.append(events)
+        }
+        for id in ["r", "other"] {
+            #expect(try fixture.reader.reward(id)?.counters.impressions == 2)
+        }
+        try SnapshotTests.expectAnswers(of: fixture.reader, are: fixture.model)
+    }
+
+    @Test("A block that is written over while a reader has it open is an error, no trap")
+    func exchangedBlock() throws {
+        let fixture = try LogFixture()
+        let other = try LogFixture()
+        for (fixture, count) in [(fixture, 40), (other, 3)] {
+            try fixture.beginSegment()
+            for first in [0, count] {
+                try fixture.append(
+                    (first..<first + count).map { number in
+                        var event = FixtureEvent()
+                        event.reward = "r\(number)"
+                        return event
+                    })
+            }
+        }
+        let name = FileName.segment(fixture.position.segment).text
+        let bytes = try #require(other.files.disk.contents(name))
+        for ask in 0..<3 {
+            let snapshot = try SnapshotLoader(fixture.files).load()
+            let whole = try #require(fixture.files.disk.contents(name))
+            fixture.files.disk.damage(name) { $0.replaceSubrange(0..<bytes.count, with: bytes) }
+            let error = #expect(throws: ReaderError.self) {
+                switch ask {
+                case 0: _ = try snapshot.makeNames().bytes(of: NameOrdinal(rawValue: 60))
+                case 1: _ = try snapshot.makeNames().names(of: KeyOrdinal(rawValue: 30))
+                default:
+                    let names = snapshot.makeNames()
+                    try snapshot.forEachRow(
+                        of: .rewards, CounterPoint(key: 2), names, { (_, _) in })
+                }
+            }
+            #expect(error?.kind == .corrupt)
+            fixture.files.disk.damage(name) { $0 = whole }
+        }
+    }
+
     @Test("Status counts segments, files, packets and events")
     func status() throws {
         let fixture = try LogFixture.random(seed: 10)

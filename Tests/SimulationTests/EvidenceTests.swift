@@ -185,8 +185,12 @@ struct EvidenceTests: FilledDirectory {
         let manifest = try ManifestStore(files: base).readNewest()
         let names = try base.names()
         for name in names where name.hasSuffix(".manifest") { try base.unlink(name) }
-        for number in manifest.sealed.map(\.number).dropLast() {
+        for (place, number) in manifest.sealed.map(\.number).dropLast().enumerated() {
             let left = base.disk.kill()
+            // None, or one that cannot be read.
+            if place % 2 == 1 {
+                try left.create(FileName.manifest(manifest.generation).text).write([1, 2], at: 0)
+            }
             let name = FileName.segment(number).text
             try left.unlink(name)
             let before = try left.names()

@@ -81,7 +81,10 @@ struct RefusalLog {
         static let quotas = 27
     }
 
-    init(write: @escaping @Sendable (String) -> Void) { self.write = write }
+    init(write: @escaping @Sendable (String) -> Void) {
+        self.write = write
+        precondition(Place.quotas + KeyQuota.allCases.count == told.count)
+    }
 
     /// Lets every kind have its next line at once: for the end, when nothing may be left to tell.
     mutating func endIntervals() { dueNanoseconds = InlineArray(repeating: 0) }
@@ -130,8 +133,8 @@ struct RefusalLog {
                 + (Self.blame(step) ?? "check clock synchronisation of the senders")
         }
         writeGrowth(Place.wrongBusiness, of: counters.events[.wrongBusiness], "event", now) {
-            "refused \($0) as wrong_business: of another business than the sender's key is "
-                + "bound to; check the keys file and the reward owners file"
+            "refused \($0) as wrong_business: the sender's key is bound to another business, or "
+                + "the reward is another's; check the keys file and the reward owners file"
         }
         writeGrowth(Place.shedForRoom, of: counters.commit[.shedForRoom], "datagram", now) {
             "refused \($0) as shed because the windows of senders "

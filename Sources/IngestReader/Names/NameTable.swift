@@ -54,26 +54,20 @@ package struct NameTable: Sendable {
         return true
     }
 
-    /// Enters the names and keys that a block introduces: as one by one, but all together where they lie behind those that
-    /// are there.
+    /// Enters the names and keys that a block introduces, behind those that are there; what lies between was lost.
     ///
     /// **Cost** Some nanoseconds a name.
     mutating func enter(_ block: DecodedBlock) {
         let first = block.header.context
-        let (names, keys) = (block.names, block.keys)
-        if first.firstName.rawValue >= nextName, nextName > 0,
-            UInt64(first.firstName.rawValue) + UInt64(names.count) <= Limits.nameCountMax
-        {
-            let lostCount = Int(first.firstName.rawValue - nextName)
-            if names.count > 0 { places.append(contentsOf: repeatElement(0, count: lostCount)) }
-            append(names)
-        } else {
-            names.forEach(from: first.firstName) { ordinal, range in
-                _ = enter(name: ordinal, bytes: names.bytes[range])
-            }
+        let (firstName, firstKey) = (first.firstName.rawValue, first.firstKey.rawValue)
+        if block.names.count > 0, firstName >= nextName {
+            places.append(contentsOf: repeatElement(0, count: Int(firstName - nextName)))
+            append(block.names)
         }
-        for (index, key) in keys.enumerated() {
-            _ = enter(key: KeyOrdinal(rawValue: first.firstKey.rawValue &+ UInt32(index)), key)
+        if !block.keys.isEmpty, firstKey >= nextKey {
+            keys.append(
+                contentsOf: repeatElement(Self.lostKey, count: Int(firstKey - nextKey)))
+            keys += block.keys
         }
     }
 

@@ -12,44 +12,13 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     private let parts: NameParts<Files>
     /// The pages that this query has read.
     private let cache = NamesPageCache()
-    /// Of all that the tail introduces, with an index once it has been searched.
-    private var table: NameTable?
-    private var isIndexed = false
-    /// Look-ups in the blocks of the tail.
-    private var lookUpCount = 0
-    /// As many take as long as a table with an index.
-    private static var lookUpCountMax: Int { 16 }
-
     init(_ parts: NameParts<Files>) { self.parts = parts }
 
     var nextName: UInt32 { parts.nextName }
     var nextKey: UInt32 { parts.nextKey }
 
     /// All names and keys that no run has.
-    private func tail() throws(ReaderError) -> NameTable {
-        if let table { return table }
-        let made = try parts.tail.makeNames()
-        table = made
-        return made
-    }
-
-    /// The same for a look-up; `nil` while few were made.
-    private func searchedTail() throws(ReaderError) -> NameTable? {
-        if !isIndexed {
-            lookUpCount += 1
-            if lookUpCount <= Self.lookUpCountMax { return nil }
-            var made = try tail()
-            made.makeIndex()
-            (table, isIndexed) = (made, true)
-        }
-        return table
-    }
-
-    /// As `searchedTail`, for what an ordinal stands for.
-    private func knownTail() throws(ReaderError) -> NameTable? {
-        if let table { return table }
-        return try searchedTail()
-    }
+    private func tail() throws(ReaderError) -> NameTable { try parts.tail.makeNames() }
 
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
         for run in parts.runs {
@@ -58,13 +27,17 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
             }
             if let found { return found }
         }
-        if let table = try searchedTail() { return try table.storedOrdinal(of: name) }
+        if let table = try parts.tail.namesForLookUp(isSearch: true) {
+            return try table.storedOrdinal(of: name)
+        }
         return try parts.tail.ordinal(of: name)
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
         guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
-            if let table = try knownTail() { return try table.bytes(of: name) }
+            if let table = try parts.tail.namesForLookUp(isSearch: false) {
+                return try table.bytes(of: name)
+            }
             return try parts.tail.bytes(of: name)
         }
         return try ReaderError.reading { () throws(StorageError) in
@@ -74,7 +47,9 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
         guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
-            if let table = try knownTail() { return try table.names(of: key) }
+            if let table = try parts.tail.namesForLookUp(isSearch: false) {
+                return try table.names(of: key)
+            }
             return try parts.tail.names(of: key)
         }
         return try ReaderError.reading { () throws(StorageError) in
@@ -89,7 +64,9 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        if let table = try searchedTail() { return keys + (try table.keys(ofReward: reward)) }
+        if let table = try parts.tail.namesForLookUp(isSearch: true) {
+            return keys + (try table.keys(ofReward: reward))
+        }
         return keys + (try parts.tail.keys(ofReward: reward))
     }
 

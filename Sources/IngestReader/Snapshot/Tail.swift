@@ -23,6 +23,19 @@ final class Tail<Files: FileSystem>: Sendable {
         var totals = LogTotals()
     }
 
+    /// The names and keys that the blocks introduce, of all queries of the cut.
+    private struct Names: Sendable {
+        var table: NameTable
+        /// Whether they are in the table, and whether it has an index.
+        var isMade = false
+        var isIndexed = false
+        /// Single names and keys that were asked for.
+        var lookUpCount = 0
+    }
+
+    /// As many look-ups in the blocks take as long as a table with an index.
+    private static var lookUpCountMax: Int { 16 }
+
     /// The end of the last block.
     let position: LogPosition
     /// The next ordinals by the heads of the blocks: rows may have keys whose own block was lost.
@@ -31,7 +44,7 @@ final class Tail<Files: FileSystem>: Sendable {
     let rowCount: UInt64
     private let blocks: [TailBlock<Files>]
     private let folded = Mutex<Folded?>(nil)
-    private let names: Mutex<(table: NameTable, isComplete: Bool)>
+    private let names: Mutex<Names>
     private let lastIntroduced = Mutex<(place: Int, names: NamesOfBlock)?>(nil)
 
     /// - Parameters:
@@ -45,6 +58,7 @@ final class Tail<Files: FileSystem>: Sendable {
         let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
         var blocks: [TailBlock<Files>] = []
         var position = manifest.cut
+        var next = (name: manifest.shard.nextName, key: manifest.shard.nextKey)
         while let block = try tail.next(into: buffer) {
             let sections = try StorageError.decoding(block.file.path, at: block.offset) {
                 () throws(FormatError) in
@@ -55,6 +69,14 @@ final class Tail<Files: FileSystem>: Sendable {
                     header: block.header, offset: block.offset, file: block.file,
                     sections: sections))
             position = block.end
+            let context = block.header.context
+            guard context.firstName.rawValue >= next.name, context.firstKey.rawValue >= next.key
+            else {
+                throw .corrupt(
+                    path: block.file.path, offset: block.offset,
+                    detail: "names or keys that were given before")
+            }
+            next = (block.header.nextName.rawValue, block.header.nextKey.rawValue)
         }
         if let mark, position < mark {
             throw tail.damage
@@ -67,23 +89,43 @@ final class Tail<Files: FileSystem>: Sendable {
         nextName = blocks.reduce(0) { max($0, $1.header.nextName.rawValue) }
         nextKey = blocks.reduce(0) { max($0, $1.header.nextKey.rawValue) }
         rowCount = blocks.reduce(0) { $0 + UInt64($1.header.rowCount) }
-        self.names = Mutex((names, false))
+        self.names = Mutex(Names(table: names))
     }
 
     /// The names and keys that the blocks introduce.
     func makeNames() throws(ReaderError) -> NameTable {
         try names.withLock { (names) throws(ReaderError) in
-            if names.isComplete { return names.table }
-            var table = names.table
-            try forEachBlock(
-                [.dictionary], checksRest: false, where: { $0.nameCount > 0 || $0.keyCount > 0 }
-            ) { (block, _) in
-                table.enter(block)
-                return true
-            }
-            names = (table, true)
-            return table
+            try make(&names)
+            return names.table
         }
+    }
+
+    /// The same for a look-up; `nil` while few were asked for, and no query has made it.
+    /// - Parameter isSearch: whether a name is looked for, or a reward's keys, which an index finds.
+    func namesForLookUp(isSearch: Bool) throws(ReaderError) -> NameTable? {
+        try names.withLock { (names) throws(ReaderError) in
+            names.lookUpCount += 1
+            let areMany = names.lookUpCount > Self.lookUpCountMax
+            if !names.isMade && !areMany { return nil }
+            try make(&names)
+            if isSearch && areMany && !names.isIndexed {
+                names.table.makeIndex()
+                names.isIndexed = true
+            }
+            return names.table
+        }
+    }
+
+    private func make(_ names: inout Names) throws(ReaderError) {
+        if names.isMade { return }
+        var table = names.table
+        try forEachBlock(
+            [.dictionary], checksRest: false, where: { $0.nameCount > 0 || $0.keyCount > 0 }
+        ) { (block, _) in
+            table.enter(block)
+            return true
+        }
+        (names.table, names.isMade) = (table, true)
     }
 
     // MARK: Points
@@ -103,9 +145,12 @@ final class Tail<Files: FileSystem>: Sendable {
         var counters: SegmentCounters?
         for block in blocks {
             guard point.key < block.header.nextKey.rawValue else { continue }
-            _ = try block.section(.key, buffer) { (bytes, keys) throws(FormatError) in
+            let keys: Void? = try block.section(.key, buffer) {
+                (bytes, keys) throws(FormatError) in
                 try decoder.decodeKeys(bytes, keys, of: block.header, into: rows)
             }
+            // One of heartbeats has none.
+            if keys == nil { continue }
             let found = rows.rows(ofKey: point.key)
             if found.isEmpty { continue }
             _ = try block.decode(

@@ -36,7 +36,7 @@ struct TailBlock<Files: FileSystem>: Sendable {
         _ parts: BlockSections, checksRest: Bool, _ buffer: ReadBuffer, _ decoder: BlockDecoder,
         into rows: BlockRows
     ) throws(ReaderError) -> DecodedBlock {
-        try reading { () throws(StorageError) in
+        let decoded = try reading { () throws(StorageError) in
             if !checksRest { return try read(parts, into: buffer) }
             try buffer.read(file, at: offset, byteCount: header.byteCount)
         } decode: { () throws(FormatError) in
@@ -45,6 +45,9 @@ struct TailBlock<Files: FileSystem>: Sendable {
                     bytes, wanted: parts, isWhole: checksRest, checksRest: checksRest, into: rows)
             }
         }
+        // Somebody may have written over it since.
+        guard decoded.header == header else { throw invalidRows }
+        return decoded
     }
 
     /// Reads one section alone.

@@ -66,11 +66,10 @@ extension VerifyReport {
     /// For stderr: what, where, what to do.
     func failure(in directory: String) -> String {
         let advice =
-            switch exitCode {
-            case 1:
-                "the log is sound: ingest-reader rebuild makes counters and names again, a verdict stays as it is"
-            default: isNewer ? "use the newer version" : "restore the files named from a copy"
-            }
+            exitCode == 1
+            ? "the log is sound: with the daemon stopped ingest-reader rebuild makes runs again, a footer or "
+                + "a verdict stays as it is"
+            : "restore the files named from a copy, but those of a newer version: use that version"
         return "verify found \(summary), \(directory), \(advice)"
     }
 

@@ -49,6 +49,8 @@ package struct RecoveredSegment: Sendable {
     package let aside: [String]
     /// What was wrong with the first bytes that the disk could not read, if there were such.
     package let hole: StorageError?
+    /// What was wrong with one that was sealed before; `nil` for what a crash left.
+    package internal(set) var repair: SegmentRepair?
 
     /// Whether bytes from this place of it on were put aside.
     fileprivate func hasAside(_ offset: UInt64) -> Bool {
@@ -57,6 +59,13 @@ package struct RecoveredSegment: Sendable {
             + SegmentCopyName.text(of: file.entry.number, at: offset)
         return aside.contains { $0 == name || $0.hasPrefix(name + ".") }
     }
+}
+
+/// Why a segment that was sealed was sealed again.
+package enum SegmentRepair: String, Sendable {
+    case missing = "the file is missing, and what it held is lost"
+    case exchanged = "another file than the manifest lists, taken as it is"
+    case damaged = "header or footer was damaged, sealed again from its blocks"
 }
 
 /// The name in `aside/` of bytes of a segment.
@@ -95,22 +104,20 @@ package struct RecoveryReport: Sendable {
 
     /// One line for each thing that an operator should know, worst first.
     package var messages: [String] {
-        Self.messages(ofRepaired: repaired) + Self.messages(of: segments, "sealed by copy")
+        Self.messages(of: repaired) + Self.messages(of: segments)
             + dropped.map { "segment \($0.rawValue): no block of this log, removed" }
     }
 
-    /// As above, of segments that were sealed already.
-    static func messages(ofRepaired segments: [RecoveredSegment]) -> [String] {
-        messages(of: segments, "header or footer was damaged, sealed again from its blocks")
-    }
-
-    /// - Parameter what: what was done with each.
-    private static func messages(of segments: [RecoveredSegment], _ what: String) -> [String] {
+    /// As above, of segments that were sealed again.
+    static func messages(of segments: [RecoveredSegment]) -> [String] {
         segments.flatMap { segment in
-            segment.file.footer.lost.map { message($0, isAside: segment.hasAside($0.offset)) }
+            segment.file.footer.lost.map {
+                message($0, isAside: $0.byteCount > 0 && segment.hasAside($0.offset))
+            }
         } + segments.compactMap(holeMessage) + segments.compactMap(tornMessage)
             + segments.map { segment in
                 let entry = segment.file.entry
+                let what = segment.repair?.rawValue ?? "sealed by copy"
                 return
                     "segment \(entry.number.rawValue): \(what), \(entry.blockCount) blocks, "
                     + "\(entry.rowCount) rows"

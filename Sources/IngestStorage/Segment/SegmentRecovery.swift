@@ -4,7 +4,7 @@ import IngestFormat
 
 /// Seals what a crash left unsealed, before anything else looks at the log (docs/durability.md).
 ///
-/// 0. A segment of level 0 whose footer cannot be read, which is all that there is of its counters, is sealed again
+/// 0. A segment of level 0 whose header or footer cannot be read, which is all that there is of its counters, is sealed again
 /// as one that never was.
 /// 1. Every segment that the manifest does not call sealed is read whole; nothing is written yet.
 /// 2. For each is planned what stays, what was lost, what is cut; *torn* and *bad* are told apart by what

@@ -71,7 +71,10 @@ struct FooterRepair<Files: FileSystem> {
         var copy = SegmentCopy(
             files: files, directory: manifest.directory, keys: keys, now: now)
         copy.usesReserve = usesReserve
-        return try copy.seal(plan, windows: windows)
+        var sealed = try copy.seal(plan, windows: windows)
+        sealed.repair =
+            survey.path == nil ? .missing : plan.intact != nil ? .exchanged : .damaged
+        return sealed
     }
 
     /// Where the log goes on behind a segment: as the next one says, or the manifest.

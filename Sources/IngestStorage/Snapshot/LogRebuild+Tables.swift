@@ -116,7 +116,7 @@ extension LogRebuild {
             of: places, files: store.files, manifest: next, keys: try store.readKeys(of: next),
             now: next.createdAt
         ).run()
-        losses += RecoveryReport.messages(ofRepaired: repaired.segments)
+        losses += RecoveryReport.messages(of: repaired.segments)
         next = repaired.manifest
     }
 

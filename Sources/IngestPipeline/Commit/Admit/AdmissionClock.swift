@@ -8,7 +8,7 @@ import IngestFormat
 /// steps by more is not: from then on now is the last good wall time and the monotonic time since, so that no
 /// verdict and no business day changes because a clock was set. That ends when the wall clock comes back to
 /// within 5 s of it, or with the process. The wall time that is given never goes back. As long as they are apart the log
-/// is told each minute, with what was refused for its time meanwhile.
+/// is told each minute, with what was refused for its time meanwhile, and at once of a further step.
 ///
 /// **Cost** One reading of each clock; the second of both when they part.
 struct AdmissionClock<Clock: IngestClock>: Sendable {
