@@ -162,7 +162,8 @@ extension SenderStream {
         guard isAcked else {
             let packet = encoder.heartbeat(next: window.nextSequence, Heartbeat(base: 0))
             _ = transmit(packet, segmentByteCount: packet.count, now: now)
-            return timers.heartbeatSent(now: now, isHurried: false)
+            let random = configuration.makeNonce()
+            return timers.heartbeatSent(now: now, isHurried: false, random: random)
         }
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
         // Where nothing passes it must not be for its size.
@@ -176,7 +177,8 @@ extension SenderStream {
             next: acks.announcedEnd, content,
             ackByteCount: AckPacket.Offset.furtherWords(isAnswer: true) + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
-        timers.heartbeatSent(now: now, isHurried: acks.isBlocked || outcome.isAsked)
+        timers.heartbeatSent(
+            now: now, isHurried: acks.isBlocked || outcome.isAsked, random: content.nonce)
     }
 }
 
@@ -238,7 +240,7 @@ extension SenderStream {
         case .ok: apply(ack, answer, now: now)
         case .busy, .diskFull:
             congestion.shed()
-            if !acks.isShedding { timers.hurryHeartbeat(now: now) }
+            if !acks.isShedding { hurryHeartbeat(now: now) }
             acks.isShedding = true
             if !isAllFinal { timers.blocked(by: status == .busy ? .busy : .diskFull, now: now) }
             timers.progressed(now: now)
@@ -348,7 +350,7 @@ extension SenderStream {
         acks.floor = ack.floor
         acks.edge = edge.overflow ? .max : edge.partialValue
         acks.hasCredit = true
-        if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
+        if ack.credit == 0, wasOpen { hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
         // An ok that acks nothing ends no block: packets may be refused, and the questions between them answered.

@@ -53,7 +53,7 @@ package struct SenderStream: ~Copyable {
         package var acceptsReceiver = false
         /// Whether more than the credit decides what may leave.
         package var hasCongestionControl = true
-        /// For heartbeats: random, so that nobody can have an answer before they are sent.
+        /// For heartbeats: random, so that nobody can have an answer before they are sent. Their times are drawn from it too.
         package var makeNonce: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
 
         package init(identity: SenderIdentity) { self.identity = identity }
