@@ -168,6 +168,7 @@ extension EventSender {
             configuration.hasCongestionControl = hasCongestionControl
             configuration.spoolsOn = spoolsOn
             configuration.key = key?.key
+            configuration.otherKeys = key?.others.filter { $0.isFor(identity.sender) } ?? []
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true
             }
@@ -180,6 +181,8 @@ extension EventSender {
     /// A key that tags packets, from a keys file (docs/format/keys.md) or from elsewhere.
     public struct Key: Sendable {
         let key: PacketKey
+        /// The others of its file: acks may come under each that the sender may use.
+        let others: [PacketKey]
         /// Of its file.
         let path: String?
 
@@ -197,7 +200,7 @@ extension EventSender {
                     allowed: "\(allowed.lowerBound) to \(allowed.upperBound)")
             }
             key = PacketKey(id: id, key: bytes)
-            path = nil
+            (others, path) = ([], nil)
         }
 
         /// The key of a keys file.
@@ -205,10 +208,10 @@ extension EventSender {
         /// **Errors** `ClientError.keys`: the file is not there, not its owner's alone, wrong, or has no such key.
         public init(id: UInt16, file path: String) throws(ClientError) {
             do throws(KeysError) {
-                guard let key = try KeysFile(path: path)[id] else {
-                    throw .unknownKey(path: path, id: id)
-                }
+                let file = try KeysFile(path: path)
+                guard let key = file[id] else { throw .unknownKey(path: path, id: id) }
                 self.key = key
+                others = file.keys.filter { $0.id != id }
                 self.path = path
             } catch {
                 throw ClientError(keys: error)

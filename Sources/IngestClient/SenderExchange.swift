@@ -201,7 +201,10 @@ extension SenderStream {
 
     private func isAuthentic(_ header: PacketHeader, _ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let key = configuration.key else { return true }
-        return unsafe header.hasTag && header.keyID == key.id && key.tag.isTag(of: bytes)
+        let signer =
+            header.keyID == key.id
+            ? key : configuration.otherKeys.first { $0.id == header.keyID }
+        return unsafe header.hasTag && signer?.tag.isTag(of: bytes) ?? false
     }
 
     private mutating func take(_ ack: AckView, now: UInt64) {

@@ -39,6 +39,8 @@ package struct SenderStream: ~Copyable {
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
+        /// Acks are believed under these too.
+        package var otherKeys: [PacketKey] = []
         /// An event is taken only when it is in the spool.
         package var isDurableAtSend = false
         /// Whether a network error ends a sender without acks: for a program in the foreground.
