@@ -22,8 +22,8 @@ extension EventSender {
         public internal(set) var packetsLost: UInt64 = 0
         /// Packets of the spool that are damaged and were skipped: see `spoolDamage`.
         public internal(set) var packetsDamaged: UInt64 = 0
-        /// What the receiver has told of the epoch's events; `nil` where it has not since the last ones were acked, and
-        /// without acks. `close` asks for it, and waits some seconds at most.
+        /// What the receiver has told of the epoch's events; `nil` where it has not since the last ones were acked, where none
+        /// was, and without acks. `close` asks for it, and waits some seconds at most.
         public internal(set) var receiver: ReceiverCounts?
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero

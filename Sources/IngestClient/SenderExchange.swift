@@ -373,15 +373,15 @@ extension SenderStream {
                 sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut,
                 into: &change.progress)
         }
-        // Without sums, what it told before is not of all that is acked.
-        if answer != nil || change.ackedEvents > 0 {
+        totals.eventsAcked += change.ackedEvents
+        // Of nothing it tells nothing; without sums, what it told before is not of all that is acked.
+        if totals.eventsAcked > 0, answer != nil || change.ackedEvents > 0 {
             totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)
         congestion.acked(change.progress, newest: change.newest, now: now)
         if wasBlackHole { beginAgain(now: now) }
-        totals.eventsAcked += change.ackedEvents
         totals.eventsSent += change.unsentEvents
         totals.packetsSent += change.unsentPackets
         if change.ackedPackets > 0 {
