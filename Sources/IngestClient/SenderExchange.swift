@@ -55,7 +55,7 @@ extension SenderStream {
     /// first that it is the one that has that.
     var maySend: Bool {
         failure == nil && suspension == nil && !acks.isShedding && !watch.isUnconfirmed
-            && (acks.hasCredit || window.leftEnd == 0 || window.base == 0)
+            && (acks.hasCredit || window.leftEnd == nil || window.base == 0)
     }
 
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
@@ -68,7 +68,7 @@ extension SenderStream {
                 fitting: encoder.packetByteCountMax, hasTag: configuration.key != nil)
             edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
         }
-        return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
+        return acks.hasCredit ? edge : min(edge, window.leftEnd ?? .max)
     }
 
     /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
@@ -342,7 +342,7 @@ extension SenderStream {
             if answer == nil { return timers.requestHeartbeat(now: now) }
             failure = .unknownPackets(
                 sender: configuration.identity.sender.rawValue, sequence: sequence,
-                next: window.knownEnd)
+                next: window.knownEnd, cut: cut)
             return
         }
         acks.isShedding = false

@@ -81,6 +81,8 @@ package struct SenderStream: ~Copyable {
     var isStalledAtEnd = false
     /// What was found damaged in the spool, at the start and since.
     package internal(set) var damage: [SpoolDamage]
+    /// What the start has cut of its end.
+    let cut: SpoolDamage?
     let configuration: Configuration
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
@@ -119,8 +121,8 @@ package struct SenderStream: ~Copyable {
         self.configuration = configuration
         self.transport = transport
         self.spool = spool
-        window = SendWindow(left: left.packets)
-        damage = left.damage
+        window = SendWindow(left: left.packets, isContinued: left.isContinued)
+        (damage, cut) = (left.damage, left.cut)
         congestion = CongestionControl(packetByteCount: configuration.packetByteCountMax)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
         encoder = PacketEncoder(configuration, isSpooled: spool != nil)
@@ -278,8 +280,12 @@ package struct SenderStream: ~Copyable {
         sendSealed(now: now)
     }
 
-    /// Whether everything is durable at the receiver, which waits for no packet that was damaged.
-    var isAllFinal: Bool { window.isEmpty && acks.floor >= window.damagedEnd }
+    /// Whether everything is durable at the receiver, which waits for no packet that was damaged; where an earlier start has
+    /// begun the epoch, once the receiver has told that it has nothing that is not here.
+    var isAllFinal: Bool {
+        window.isEmpty && acks.floor >= window.damagedEnd
+            && (acks.hasCredit || window.leftEnd == nil)
+    }
 
     /// What was taken, and is not known to be durable at the receiver.
     var unacked: (events: UInt64, packets: UInt64) {
