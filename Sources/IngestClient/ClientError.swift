@@ -19,8 +19,10 @@ public enum ClientError: Error, Equatable, Sendable {
     case badOption(name: String, got: String, allowed: String)
     /// The receiver refuses this sender's epoch or sequences for good (status 3).
     case refused(sender: UInt64, epoch: UInt64, cause: RefusalCause)
-    /// The receiver has a packet of this sender and epoch that was never sent from here: its spool was copied.
-    case unknownPackets(sender: UInt64, sequence: UInt64, next: UInt64)
+    /// The receiver has a packet of this sender and epoch that was never sent from here, or is not here any more: its spool was
+    /// copied, or has lost its end, of which `cut` tells where this start has seen it.
+    indirect case unknownPackets(
+        sender: UInt64, sequence: UInt64, next: UInt64, cut: SpoolDamage? = nil)
     /// The receiver has lost packets `first` to `end` - 1, or some of them, all but `unacked` of which had been acked. Nobody
     /// holds their events any more. `EventSender.acceptReceiver` goes on with the rest.
     case ackedDataLost(
@@ -228,9 +230,13 @@ extension ClientError: CustomStringConvertible {
         case .refused(let sender, let epoch, let cause):
             "the receiver refuses sender \(sender) with epoch \(epoch): \(cause.description);"
                 + " some of what is not acked may have been counted, which ingest-reader ledger shows"
-        case .unknownPackets(let sender, let sequence, let next):
+        case .unknownPackets(let sender, let sequence, let next, let cut):
             "the receiver has packet \(sequence) of sender \(sender), of which only those below \(next)"
-                + " were sent from here, a spool must not be copied: remove it and send again what is missing"
+                + " were sent from here, "
+                + (cut.map {
+                    "the spool has lost its last \($0.cutByteCount) bytes, \($0.path) at byte \($0.offset), check the disk"
+                } ?? "a spool must not be copied or lose its end")
+                + ": remove it and send again what is missing"
         case .ackedDataLost(let sender, let epoch, let first, let end, let unacked, let cause):
             "acked data is lost: \(cause.description); packets \(first) to \(end - min(end, 1)) of sender"
                 + " \(sender), epoch \(epoch), had been acked\(unacked > 0 ? " but for \(unacked)" : "")"

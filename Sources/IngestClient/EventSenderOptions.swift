@@ -22,8 +22,8 @@ extension EventSender {
         public internal(set) var packetsLost: UInt64 = 0
         /// Packets of the spool that are damaged and were skipped: see `spoolDamage`.
         public internal(set) var packetsDamaged: UInt64 = 0
-        /// What the receiver has told of the epoch's events; `nil` where it has not since the last ones were acked, and
-        /// without acks. `close` asks for it, and waits some seconds at most.
+        /// What the receiver has told of the epoch's events; `nil` where it has not since the last ones were acked, where none
+        /// was, and without acks. `close` asks for it, and waits some seconds at most.
         public internal(set) var receiver: ReceiverCounts?
         /// Since the sender was opened.
         public internal(set) var elapsed = Duration.zero
@@ -168,6 +168,7 @@ extension EventSender {
             configuration.hasCongestionControl = hasCongestionControl
             configuration.spoolsOn = spoolsOn
             configuration.key = key?.key
+            configuration.otherKeys = key?.others.filter { $0.isFor(identity.sender) } ?? []
             if case .spooled(_, durableAtSend: true) = delivery {
                 configuration.isDurableAtSend = true
             }
@@ -180,6 +181,8 @@ extension EventSender {
     /// A key that tags packets, from a keys file (docs/format/keys.md) or from elsewhere.
     public struct Key: Sendable {
         let key: PacketKey
+        /// The others of its file: acks may come under each that the sender may use.
+        let others: [PacketKey]
         /// Of its file.
         let path: String?
 
@@ -197,7 +200,7 @@ extension EventSender {
                     allowed: "\(allowed.lowerBound) to \(allowed.upperBound)")
             }
             key = PacketKey(id: id, key: bytes)
-            path = nil
+            (others, path) = ([], nil)
         }
 
         /// The key of a keys file.
@@ -205,10 +208,10 @@ extension EventSender {
         /// **Errors** `ClientError.keys`: the file is not there, not its owner's alone, wrong, or has no such key.
         public init(id: UInt16, file path: String) throws(ClientError) {
             do throws(KeysError) {
-                guard let key = try KeysFile(path: path)[id] else {
-                    throw .unknownKey(path: path, id: id)
-                }
+                let file = try KeysFile(path: path)
+                guard let key = file[id] else { throw .unknownKey(path: path, id: id) }
                 self.key = key
+                others = file.keys.filter { $0.id != id }
                 self.path = path
             } catch {
                 throw ClientError(keys: error)

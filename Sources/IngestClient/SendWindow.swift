@@ -74,8 +74,8 @@ struct SendWindow: ~Copyable {
     private var lostFrom: UInt64 = 0
     /// Behind the greatest sequence that was acked.
     private(set) var ackedEnd: UInt64
-    /// Behind what an earlier start has left; 0 = nothing.
-    private(set) var leftEnd: UInt64
+    /// Behind what an earlier start of the epoch has left; `nil` = this start has begun it.
+    private(set) var leftEnd: UInt64?
     /// Behind the greatest sequence whose packet was damaged; 0 = none was.
     private(set) var damagedEnd: UInt64 = 0
     /// Behind what was given to the network, whether or not it took all of it.
@@ -83,14 +83,14 @@ struct SendWindow: ~Copyable {
     /// The greatest sends of which it is known that they arrived, the greatest first.
     private var arrived: (UInt64, UInt64, UInt64) = (0, 0, 0)
 
-    /// - Parameter left: packets in the spool that an earlier start may have sent; those that are done are damaged.
-    init(left: SequenceArray<Entry>) {
+    /// - Parameter left: in the spool; an earlier start may have sent them, or, `isContinued`, others. Damaged ones are done.
+    init(left: SequenceArray<Entry>, isContinued: Bool = false) {
         entries = left
         flights = SequenceArray(start: left.start)
         packets = SequenceArray(start: left.start)
         sentEnd = left.start
         ackedEnd = left.start
-        leftEnd = left.isEmpty ? 0 : left.end
+        leftEnd = isContinued || !left.isEmpty ? left.end : nil
         for sequence in left.start..<left.end where left[sequence].isDone {
             damagedEnd = sequence + 1
         }
@@ -137,7 +137,7 @@ struct SendWindow: ~Copyable {
     var givenEnd: UInt64 { max(sentEnd, attemptedEnd) }
 
     /// Below it a receiver may have packets; from here on, none.
-    var knownEnd: UInt64 { max(givenEnd, leftEnd) }
+    var knownEnd: UInt64 { max(givenEnd, leftEnd ?? 0) }
 
     /// Notes that the network is about to get packets below `end`. A burst can leave in part, and be acked, though
     /// its call fails.

@@ -55,7 +55,7 @@ extension SenderStream {
     /// first that it is the one that has that.
     var maySend: Bool {
         failure == nil && suspension == nil && !acks.isShedding && !watch.isUnconfirmed
-            && (acks.hasCredit || window.leftEnd == 0 || window.base == 0)
+            && (acks.hasCredit || window.leftEnd == nil || window.base == 0)
     }
 
     /// Where an earlier start has left packets, no new sequence leaves before the receiver has said which it has: a
@@ -68,7 +68,7 @@ extension SenderStream {
                 fitting: encoder.packetByteCountMax, hasTag: configuration.key != nil)
             edge = min(edge, window.base + 64 * UInt64(1 + (words ?? 0)))
         }
-        return acks.hasCredit || window.leftEnd == 0 ? edge : min(edge, window.leftEnd)
+        return acks.hasCredit ? edge : min(edge, window.leftEnd ?? .max)
     }
 
     /// In as few calls as the kernel allows: runs of equal size, of which the last may be shorter.
@@ -162,7 +162,8 @@ extension SenderStream {
         guard isAcked else {
             let packet = encoder.heartbeat(next: window.nextSequence, Heartbeat(base: 0))
             _ = transmit(packet, segmentByteCount: packet.count, now: now)
-            return timers.heartbeatSent(now: now, isHurried: false)
+            let random = configuration.makeNonce()
+            return timers.heartbeatSent(now: now, isHurried: false, random: random)
         }
         acks.announcedEnd = max(acks.announcedEnd, window.givenEnd)
         // Where nothing passes it must not be for its size.
@@ -176,7 +177,8 @@ extension SenderStream {
             next: acks.announcedEnd, content,
             ackByteCount: AckPacket.Offset.furtherWords(isAnswer: true) + 8 * words)
         _ = transmit(packet, segmentByteCount: packet.count, now: now)
-        timers.heartbeatSent(now: now, isHurried: acks.isBlocked || outcome.isAsked)
+        timers.heartbeatSent(
+            now: now, isHurried: acks.isBlocked || outcome.isAsked, random: content.nonce)
     }
 }
 
@@ -199,7 +201,10 @@ extension SenderStream {
 
     private func isAuthentic(_ header: PacketHeader, _ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let key = configuration.key else { return true }
-        return unsafe header.hasTag && header.keyID == key.id && key.tag.isTag(of: bytes)
+        let signer =
+            header.keyID == key.id
+            ? key : configuration.otherKeys.first { $0.id == header.keyID }
+        return unsafe header.hasTag && signer?.tag.isTag(of: bytes) ?? false
     }
 
     private mutating func take(_ ack: AckView, now: UInt64) {
@@ -238,7 +243,7 @@ extension SenderStream {
         case .ok: apply(ack, answer, now: now)
         case .busy, .diskFull:
             congestion.shed()
-            if !acks.isShedding { timers.hurryHeartbeat(now: now) }
+            if !acks.isShedding { hurryHeartbeat(now: now) }
             acks.isShedding = true
             if !isAllFinal { timers.blocked(by: status == .busy ? .busy : .diskFull, now: now) }
             timers.progressed(now: now)
@@ -337,7 +342,7 @@ extension SenderStream {
             if answer == nil { return timers.requestHeartbeat(now: now) }
             failure = .unknownPackets(
                 sender: configuration.identity.sender.rawValue, sequence: sequence,
-                next: window.knownEnd)
+                next: window.knownEnd, cut: cut)
             return
         }
         acks.isShedding = false
@@ -348,7 +353,7 @@ extension SenderStream {
         acks.floor = ack.floor
         acks.edge = edge.overflow ? .max : edge.partialValue
         acks.hasCredit = true
-        if ack.credit == 0, wasOpen { timers.hurryHeartbeat(now: now) }
+        if ack.credit == 0, wasOpen { hurryHeartbeat(now: now) }
         if acks.isBlocked { timers.progressed(now: now) }
         finishAcked(ack, answer, now: now)
         // An ok that acks nothing ends no block: packets may be refused, and the questions between them answered.
@@ -368,15 +373,15 @@ extension SenderStream {
                 sentBefore: answer.sentAt, known: ack, takesAll: change.progress.hasTimedOut,
                 into: &change.progress)
         }
-        // Without sums, what it told before is not of all that is acked.
-        if answer != nil || change.ackedEvents > 0 {
+        totals.eventsAcked += change.ackedEvents
+        // Of nothing it tells nothing; without sums, what it told before is not of all that is acked.
+        if totals.eventsAcked > 0, answer != nil || change.ackedEvents > 0 {
             totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
         let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)
         congestion.acked(change.progress, newest: change.newest, now: now)
         if wasBlackHole { beginAgain(now: now) }
-        totals.eventsAcked += change.ackedEvents
         totals.eventsSent += change.unsentEvents
         totals.packetsSent += change.unsentPackets
         if change.ackedPackets > 0 {

@@ -39,6 +39,8 @@ package struct SenderStream: ~Copyable {
         /// likelier then than a receiver that starts again.
         package var absenceNanosecondsMax: UInt64 = 10_000_000_000
         package var key: PacketKey?
+        /// Acks are believed under these too.
+        package var otherKeys: [PacketKey] = []
         /// An event is taken only when it is in the spool.
         package var isDurableAtSend = false
         /// Whether a network error ends a sender without acks: for a program in the foreground.
@@ -53,7 +55,7 @@ package struct SenderStream: ~Copyable {
         package var acceptsReceiver = false
         /// Whether more than the credit decides what may leave.
         package var hasCongestionControl = true
-        /// For heartbeats: random, so that nobody can have an answer before they are sent.
+        /// For heartbeats: random, so that nobody can have an answer before they are sent. Their times are drawn from it too.
         package var makeNonce: @Sendable () -> UInt64 = { .random(in: 0...UInt64.max) }
 
         package init(identity: SenderIdentity) { self.identity = identity }
@@ -79,6 +81,8 @@ package struct SenderStream: ~Copyable {
     var isStalledAtEnd = false
     /// What was found damaged in the spool, at the start and since.
     package internal(set) var damage: [SpoolDamage]
+    /// What the start has cut of its end.
+    let cut: SpoolDamage?
     let configuration: Configuration
     let transport: any DatagramTransport
     private(set) var spool: (any PacketSpool)?
@@ -117,8 +121,8 @@ package struct SenderStream: ~Copyable {
         self.configuration = configuration
         self.transport = transport
         self.spool = spool
-        window = SendWindow(left: left.packets)
-        damage = left.damage
+        window = SendWindow(left: left.packets, isContinued: left.isContinued)
+        (damage, cut) = (left.damage, left.cut)
         congestion = CongestionControl(packetByteCount: configuration.packetByteCountMax)
         timers = SenderTimers(now: now, isAcked: configuration.delivery == .acked)
         encoder = PacketEncoder(configuration, isSpooled: spool != nil)
@@ -276,8 +280,12 @@ package struct SenderStream: ~Copyable {
         sendSealed(now: now)
     }
 
-    /// Whether everything is durable at the receiver, which waits for no packet that was damaged.
-    var isAllFinal: Bool { window.isEmpty && acks.floor >= window.damagedEnd }
+    /// Whether everything is durable at the receiver, which waits for no packet that was damaged; where an earlier start has
+    /// begun the epoch, once the receiver has told that it has nothing that is not here.
+    var isAllFinal: Bool {
+        window.isEmpty && acks.floor >= window.damagedEnd
+            && (acks.hasCredit || window.leftEnd == nil)
+    }
 
     /// What was taken, and is not known to be durable at the receiver.
     var unacked: (events: UInt64, packets: UInt64) {

@@ -48,18 +48,27 @@ struct SenderTimers: Sendable {
         if heartbeatAt == .max { heartbeatAt = now + Self.heartbeatMax }
     }
 
-    /// - Parameter isHurried: the credit is 0, or not known yet.
-    mutating func heartbeatSent(now: UInt64, isHurried: Bool) {
+    /// - Parameters:
+    ///   - isHurried: the credit is 0, or not known yet.
+    ///   - random: any bits.
+    mutating func heartbeatSent(now: UInt64, isHurried: Bool, random: UInt64) {
         heartbeatSentAt = now
-        heartbeatAt = now + (isHurried ? heartbeatInterval : Self.heartbeatMax)
+        heartbeatAt =
+            now + Self.spread(isHurried ? heartbeatInterval : Self.heartbeatMax, by: random)
         heartbeatInterval = min(Self.heartbeatMax, 2 * heartbeatInterval)
     }
 
     /// The credit is 0 from now on: ask soon, then less and less often.
-    mutating func hurryHeartbeat(now: UInt64) {
+    mutating func hurryHeartbeat(now: UInt64, random: UInt64) {
         heartbeatInterval = Self.heartbeatMin
-        heartbeatAt = min(heartbeatAt, now + heartbeatInterval)
+        heartbeatAt = min(heartbeatAt, now + Self.spread(heartbeatInterval, by: random))
         heartbeatInterval *= 2
+    }
+
+    /// A quarter more or less at most, by the 16 low bits: senders that a restart of the receiver has brought together part.
+    private static func spread(_ interval: UInt64, by random: UInt64) -> UInt64 {
+        let share = Int64(Int16(truncatingIfNeeded: random))
+        return UInt64(Int64(interval) + Int64(interval) * share / (1 << 17))
     }
 
     /// The receiver wants to know the base: at once, but not more often than ten times a second.
@@ -256,6 +265,11 @@ package struct SendPace: Sendable {
 // MARK: What a stream does by itself, and when
 
 extension SenderStream {
+    /// The credit is 0 from now on.
+    mutating func hurryHeartbeat(now: UInt64) {
+        timers.hurryHeartbeat(now: now, random: configuration.makeNonce())
+    }
+
     /// Does what is due: at `nextDeadline`, or earlier.
     package mutating func tick(now: UInt64) {
         guard failure == nil else { return }

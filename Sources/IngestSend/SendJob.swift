@@ -55,8 +55,7 @@ struct SendJob: ~Copyable {
     private var eventCount = 0
     /// Those being sent.
     private var lines: [InputLine] = []
-    /// Each is said once.
-    private var advice: Set<String> = []
+    private var advice = JSONEventAdvice()
     /// Whether the last line was an event and was sent, if there was one.
     private var isLastLineSent = true
 
@@ -248,8 +247,11 @@ struct SendJob: ~Copyable {
 
     /// Says what may be meant by a line that is read otherwise.
     private mutating func advise(_ line: InputLine) {
-        for found in JSONEventAdvice.advice(on: reader.buffer.bytes.span.extracting(line.range))
-        where advice.insert(found).inserted {
+        // A copy: the line is a part of this job.
+        var next = advice
+        let found = next.advice(on: reader.buffer.bytes.span.extracting(line.range))
+        advice = next
+        for found in found {
             progress.clear()
             printToStandardError("ingest-send: line \(line.number): \(found)")
         }

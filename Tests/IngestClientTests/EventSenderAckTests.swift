@@ -255,6 +255,37 @@ struct EventSenderAckTests {
         .keys(path: path, .otherSender(id: 7, sender: 5))
     }
 
+    @Test func `An ack is believed under each key of the file that its sender may use`() throws {
+        let folder = try TemporaryFolder()
+        let owners = [" sender=7", " sender=7", "", " sender=8"]
+        let keys = try folder.write(
+            "keys",
+            owners.enumerated().map {
+                "\($0 + 1) \(String(repeating: "0\($0 + 1)", count: 16))\($1)\n"
+            }.joined())
+        chmod(keys, 0o600)
+        let key = try EventSender.Key(id: 1, file: keys)
+        let configuration = Self.options { $0.key = key }
+            .configuration(SampleEvents.identity(sender: 7), address: "")
+        for (id, signer) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (2, 1), (1, 2)]
+            as [(UInt16, UInt8)]
+        {
+            let rig = StreamRig {
+                ($0.key, $0.otherKeys) = (configuration.key, configuration.otherKeys)
+            }
+            rig.sendPackets(1)
+            let header = PacketHeader(
+                kind: .batch, flags: 3, keyID: id, sender: SenderID(rawValue: 7),
+                epoch: SenderEpoch(rawValue: 9), sequence: PacketSequence(rawValue: 0))
+            let nonce = try #require(rig.stream.watch.questions.last?.nonce)
+            var ack = ModelReceiver.ack(header, floor: 1, credit: 9, .ok, echo: .nonce(nonce))
+            TagKey([UInt8](repeating: signer, count: 16)).append(to: &ack)
+            rig.stream.receive(ack.span, now: rig.now)
+            let isBelieved = id == signer && id <= 3
+            #expect(rig.totals.eventsAcked == (isBelieved ? 1 : 0), "\(id), by \(signer)")
+        }
+    }
+
     @Test func `A key of another sender is refused before anything is sent`() throws {
         let folder = try TemporaryFolder()
         let keys = try folder.write("keys", "7 000102030405060708090a0b0c0d0e0f sender=5\n")

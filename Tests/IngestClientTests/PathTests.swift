@@ -41,6 +41,14 @@ struct PathTests {
         #expect(use >= 0.52, "\(use)")
     }
 
+    @Test(arguments: 0..<4 as Range<UInt64>)
+    func `Heartbeats that leave early or late cost the path nothing`(nonceSeed: UInt64) {
+        let path = Path(megabitsPerSecond: 10, roundTripMilliseconds: 50, lossPercent: 1)
+        let run = PathSimulation(path, packetCount: 20_000, nonceSeed: nonceSeed)
+        let (cost, use) = Self.costAndUse(run, seconds: 20)
+        #expect(use >= 0.8 && cost <= 1.1, "\(use), \(cost) sent for one")
+    }
+
     @Test(arguments: [2.0, 50] as [Double], [0, 1] as [UInt64])
     func `Two senders share a bottleneck within two to one`(
         roundTrip: Double, lossPercent: UInt64

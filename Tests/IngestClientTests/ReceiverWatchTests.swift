@@ -45,6 +45,51 @@ struct ReceiverWatchTests {
         #expect(heartbeats.allSatisfy { $0.payload[24...].allSatisfy { $0 == 0 } })
     }
 
+    @Test func `S4: Heartbeats are a quarter early or late at most, so that many senders part`() {
+        func heartbeats(seed: UInt64) -> (intervals: [UInt64], hurried: UInt64) {
+            let nonces = CountedNonces(seed: seed)
+            let rig = StreamRig { $0.makeNonce = { nonces.next() } }
+            rig.answer(floor: 0)
+            var times: [UInt64] = []
+            while times.count < 200 {
+                rig.now = rig.nextDeadline
+                _ = rig.network.take()
+                rig.stream.tick(now: rig.now)
+                if !rig.network.take().isEmpty { times.append(rig.now) }
+            }
+            rig.ack(floor: 0, credit: 0)
+            return (zip(times.dropFirst(), times).map { $0 - $1 }, rig.nextDeadline - rig.now)
+        }
+        let (first, hurried) = heartbeats(seed: 1)
+        let millisecond = Self.second / 1_000
+        #expect(first.allSatisfy { (750 * millisecond...1_250 * millisecond).contains($0) })
+        #expect((first.min() ?? 0) < 790 * millisecond && (first.max() ?? 0) > 1_210 * millisecond)
+        #expect((75 * millisecond...125 * millisecond).contains(hurried))
+        #expect(heartbeats(seed: 1) == (first, hurried))
+        #expect(heartbeats(seed: 2).intervals != first)
+    }
+
+    @Test func `What the receiver told before anything was acked is not of what was sent`() {
+        let rig = StreamRig()
+        func tell(_ count: UInt64) {
+            let nonce = rig.stream.watch.questions.last?.nonce ?? 0
+            rig.ack(floor: count) {
+                $0.echo = .nonce(nonce)
+                $0.sums = EventSums([count])
+            }
+        }
+        tell(0)
+        #expect(rig.totals.receiver == nil, "nothing was sent")
+        rig.sendPackets(3)
+        #expect(rig.totals.receiver == nil)
+        rig.pass(Self.second)
+        tell(0)
+        #expect(rig.totals.receiver == nil && rig.totals.eventsSent == 3)
+        rig.pass(Self.second)
+        tell(2)
+        #expect(rig.totals.receiver?.counted == 2)
+    }
+
     @Test func `A sender that goes on by its spool tells what an earlier start has heard`()
         throws
     {

@@ -83,6 +83,8 @@ struct SenderSimulationTests {
             var configuration = SenderStream.Configuration(identity: identity)
             configuration.packetByteCountMax = 1_200
             configuration.unackedByteCountMax = 1 << 20
+            let nonces = CountedNonces(seed: UInt64(startCount))
+            configuration.makeNonce = { nonces.next() }
             return SenderStream(
                 configuration, transport: network, spool: spool, left: left, now: now)
         }

@@ -28,7 +28,13 @@ struct SpoolDamageTests {
             let opened = try SpoolTests.open(files, epoch: 9)
             let kept = max(0, length - SpoolHeader.byteCount) / record
             #expect(opened.packets == Array(packets[..<kept]), "\(length) bytes")
-            #expect(opened.spool.identity == SpoolTests.identity || kept == 0)
+            let hasHead = length >= SpoolHeader.byteCount
+            #expect((opened.spool.identity == SpoolTests.identity) == hasHead)
+            // Where it leaves nothing, that is said.
+            let cut = length - SpoolHeader.byteCount
+            let cuts = opened.left.damage.map(\.cutByteCount)
+            #expect(cuts == (0 < cut && cut < record ? [cut] : []))
+            #expect(opened.damaged.isEmpty)
         }
     }
 
@@ -62,6 +68,31 @@ struct SpoolDamageTests {
             }
             #expect(opened.left.packets.end == 5)
         }
+    }
+
+    @Test func `A cut behind a head keeps the epoch, also where the input before it had ended`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        try SpoolTests.open(files, sender: 77).spool.finish(SpoolNote(position: 7, checksum: 8))
+        var killed = files.disk.kill()
+        let opened = try SpoolTests.open(killed)
+        let identity = opened.spool.identity
+        try opened.spool.append([SpoolTests.packet(0, identity: identity)])
+        killed = killed.disk.kill()
+        let name = try #require(try SpoolTests.names(killed).first)
+        killed.disk.damage(name) { $0[SpoolHeader.byteCount + 100] ^= 1 }
+        #expect(throws: ClientError.otherSender(path: "/sim", asked: 78, found: 77)) {
+            try SpoolTests.open(killed.disk.copy(), sender: 78)
+        }
+        let next = try SpoolTests.open(killed, epoch: 1_000)
+        #expect(next.spool.identity == identity && next.packets.isEmpty && next.left.isContinued)
+        let part = try #require(next.left.damage.first)
+        #expect(part.path.hasSuffix(name) && part.offset == 80)
+        #expect("\(part)".contains("the last 136 bytes of this spool file"))
+        // Its packets go where the lost ones were.
+        try next.spool.append([SpoolTests.packet(0, identity: identity)])
+        #expect(try SpoolTests.open(killed.disk.kill()).packets.count == 1)
     }
 
     /// Nine packets, two a file but for the last one.

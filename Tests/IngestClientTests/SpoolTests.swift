@@ -126,14 +126,35 @@ struct SpoolTests {
         #expect(Set(identities.map(\.sender)) == [SenderID(rawValue: 9)])
     }
 
-    @Test func `S1: Without packets a start takes a new epoch, always a greater one`() throws {
+    @Test func `S1: Where all was acked a start takes a new epoch, always a greater one`() throws {
         let files = SimulatedFileSystem(seed: 1)
-        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 100)
-        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 101)
-        // The clock was set back.
-        #expect(try Self.open(files, epoch: 50).spool.identity.epoch.rawValue == 102)
-        #expect(try Self.open(files, epoch: 200).spool.identity.epoch.rawValue == 200)
+        // The clock was set back before the third one.
+        for (asked, taken) in [(100, 100), (100, 101), (50, 102), (200, 200)]
+            as [(UInt64, UInt64)]
+        {
+            let opened = try Self.open(files, epoch: asked)
+            #expect(opened.spool.identity.epoch.rawValue == taken && !opened.left.isContinued)
+            try opened.spool.finish(SpoolNote(position: 7, checksum: 8))
+        }
+        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 201)
+        #expect(try Self.open(files, epoch: 100).spool.identity.epoch.rawValue == 202)
         #expect(try Self.names(files).count == 1)
+    }
+
+    /// Its packets may have been lost to damage.
+    @Test func `An epoch that did not end goes on without packets, but for another sender`() throws
+    {
+        let files = SimulatedFileSystem(seed: 1)
+        let first = try Self.open(files, epoch: 100).spool.identity
+        for _ in 0..<3 {
+            let next = try Self.open(files, epoch: 200)
+            #expect(next.spool.identity == first && next.left.isContinued)
+            #expect(next.left.damage.isEmpty && next.firstSequence == 0)
+        }
+        #expect(try Self.names(files) == ["0000000001.spool"])
+        let other = try Self.open(files, sender: 10, epoch: 50)
+        #expect(other.spool.identity.sender.rawValue == 10 && !other.left.isContinued)
+        #expect(other.spool.identity.epoch.rawValue == 101)
     }
 
     @Test func `Files are removed when all of them is acked, in their order, and no file before`()

@@ -169,6 +169,77 @@ struct SpooledDeliveryTests {
         }
     }
 
+    @Test(arguments: [0, 2] as [UInt64], [true, false])
+    func `An epoch that has lost all its packets goes on, unless the receiver has one of them`(
+        first: UInt64, isTruncated: Bool
+    ) throws {
+        // A packet a file.
+        let files = SimulatedFileSystem(seed: 3)
+        do {
+            let rig = StreamRig(try Self.open(files, fileByteCountMax: 80))
+            rig.sendPackets(Int(first + 1))
+            rig.ack(floor: first)
+        }
+        let name = "000000000\(first + 1).spool"
+        let killed = files.disk.kill()
+        #expect(try SpoolTests.names(killed) == [name])
+        let byteCount = try #require(killed.disk.contents(name)).count
+        killed.disk.damage(name) { bytes in
+            if isTruncated { bytes.removeLast(byteCount - 80) } else { bytes[150] ^= 1 }
+        }
+        for hasArrived in [true, false] {
+            let opened = try Self.open(killed.disk.copy())
+            #expect(opened.spool.identity == SampleEvents.identity())
+            #expect(opened.packets.isEmpty && opened.firstSequence == first)
+            let cuts = opened.left.damage.map(\.cutByteCount)
+            #expect(cuts == (isTruncated ? [] : [byteCount - 80]))
+            let rig = StreamRig(opened)
+            #expect(!rig.isDrained, "nobody has said that nothing is missing")
+            rig.sendPackets(2)
+            #expect(rig.takeSequences().isEmpty)
+            rig.answer(floor: hasArrived ? first + 1 : first)
+            if !hasArrived {
+                #expect(rig.failure == nil && rig.takeSequences() == [first, first + 1])
+                rig.answer(floor: first + 2)
+                #expect(rig.isDrained)
+                continue
+            }
+            let failure = try #require(rig.failure)
+            let cut = opened.left.damage.first
+            #expect(
+                failure == .unknownPackets(sender: 7, sequence: first, next: first, cut: cut))
+            #expect("\(failure)".contains(isTruncated ? "copied" : "\(name) at byte 80"))
+        }
+    }
+
+    @Test func `Who finds nothing in a spool that did not end gives up on a receiver that is away`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        _ = try Self.open(files)
+        let rig = StreamRig(try Self.open(files)) { $0.silenceNanosecondsMax = 30 * Self.second }
+        rig.pass(29 * Self.second)
+        #expect(rig.failure == nil && !rig.isDrained)
+        rig.pass(2 * Self.second)
+        #expect(rig.failure?.exitCode == 69)
+    }
+
+    @Test func `The cut of a last write whose packets were sent is named with what is missing`()
+        throws
+    {
+        let files = try Self.filled(30)
+        let place = try Self.open(files.disk.copy()).left.packets[29].place
+        let name = SpoolFileName(place.file, endSequence: 0).text
+        files.disk.damage(name) { $0[place.offset + 50] ^= 1 }
+        let opened = try Self.open(files)
+        #expect(opened.packets.count == 29 && opened.left.damage.isEmpty)
+        let rig = StreamRig(opened)
+        rig.answer(floor: 30)
+        let offset = place.offset - SpoolRecord.headerByteCount
+        let failure = try #require(rig.failure)
+        #expect("\(failure)".contains("\(name) at byte \(offset), check the disk"))
+    }
+
     @Test func `A packet that the disk loses while it waits costs itself alone`() throws {
         let files = SimulatedFileSystem(seed: 3)
         let rig = StreamRig(try Self.open(files))

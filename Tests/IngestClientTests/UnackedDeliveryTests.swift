@@ -163,6 +163,24 @@ struct UnackedDeliveryTests {
         #expect(transport.packets(ofKind: 2).map(\.sequence) == [1, 1, 1])
     }
 
+    @Test func `S4: Heartbeats without acks part too`() throws {
+        let transport = RecordingTransport()
+        let nonces = CountedNonces(seed: 1)
+        var stream = UnackedRig(transport) {
+            $0.delivery = .unacked
+            $0.makeNonce = { nonces.next() }
+        }
+        _ = try stream.send(SampleEvents.event(1))
+        var times: [Int] = []
+        for millisecond in 0..<100_000 {
+            let count = transport.calls.count
+            try stream.tick(now: UInt64(millisecond) * 1_000_000)
+            if transport.calls.count > count, millisecond > 0 { times.append(millisecond) }
+        }
+        let intervals = zip(times.dropFirst(), times).map { $0 - $1 }
+        #expect(intervals.allSatisfy { (750...1_251).contains($0) } && Set(intervals).count > 50)
+    }
+
     @Test func `A heartbeat announces what has left, not what waits for its burst`() throws {
         let transport = RecordingTransport()
         var stream = UnackedRig(transport) {

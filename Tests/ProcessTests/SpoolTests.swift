@@ -82,6 +82,38 @@ extension ProcessSuite {
             #expect(try reader.run("verify").code == 0)
         }
 
+        @Test func `a spool whose only packet is damaged sends nothing twice, and says so`() throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let file = try Self.file(5, in: folder)
+            let (spool, pipe) = (folder.path + "/spool", folder.path + "/pipe")
+            #expect(mkfifo(pipe, 0o600) == 0)
+            // It never ends.
+            let input = try #require(FileHandle(forUpdatingAtPath: pipe))
+            try input.write(contentsOf: Data(contentsOf: URL(filePath: file)))
+            let options = ["--to", daemon.address, "--spool", spool]
+            let first = try Running("ingest-send", options + [pipe], in: folder)
+            let reader = Reader(folder: folder)
+            #expect(try eventually { try reader.sees(impressions: 0, clicks: 5) })
+            first.send(SIGKILL)
+            _ = first.end()
+            let path = "\(spool)/0000000001.spool"
+            var bytes = try Data(contentsOf: URL(filePath: path))
+            bytes[200] ^= 1
+            try bytes.write(to: URL(filePath: path))
+            for isFirst in [true, false] {
+                let ended = try run("ingest-send", options + [file], in: folder)
+                #expect(ended.code == 69, "\(ended.errors)")
+                let cut = "the last \(bytes.count - 80) bytes of this spool file are no whole"
+                #expect(ended.errors.contains(cut) == isFirst, "\(ended.errors)")
+                #expect(ended.errors.contains("\(path) at byte 80") == isFirst)
+                #expect(ended.errors.contains("the receiver has packet "))
+            }
+            #expect(try reader.sees(impressions: 0, clicks: 5))
+            #expect(daemon.stop().code == 0)
+        }
+
         @Test
         func `at the bound of its spool a sender reads no more, says so once, and goes on later`()
             throws

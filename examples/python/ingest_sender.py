@@ -85,7 +85,7 @@ class Sender:
         if now >= self.heartbeat_at:
             self.heartbeat()
             self.heartbeat_wait = min(1, 2 * self.heartbeat_wait) if self.sheds or self.edge <= self.floor else 1
-            self.heartbeat_at = now + self.heartbeat_wait
+            self.heartbeat_at = now + self.heartbeat_wait * secrets.SystemRandom().uniform(0.75, 1.25)
         for sequence, entry in itertools.islice(self.unacked.items(), IN_FLIGHT_MAX):
             if self.sheds or sequence >= self.edge:
                 break

@@ -111,7 +111,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
     /// - Parameters:
     ///   - sender: the id that is asked for; where packets are left it must be theirs. `nil` = the spool's,
     ///     or `random` for a new one.
-    ///   - epoch: for a spool without packets; if its last one was not less, the next after that.
+    ///   - epoch: for a spool that is new or has ended; if its last one was not less, the next after that.
     ///
     /// **Errors** `ClientError.spool`, `.otherSender`. A crash anywhere leaves a spool that can be opened.
     static func open(
@@ -128,17 +128,21 @@ final class Spool<Files: FileSystem>: PacketSpool {
         } catch {
             throw ClientError(spool: error)
         }
-        let isEmpty = found.content.packets.isEmpty
-        if let sender, let last = found.last, !isEmpty, sender != last.sender {
+        if let sender, let last = found.last, found.hasPackets, sender != last.sender {
             throw .otherSender(
                 path: files.path, asked: sender.rawValue, found: last.sender.rawValue)
         }
+        found.content.isContinued = found.isContinued(by: sender)
         let identity = Self.identity(found, sender: sender, random: random, epoch: epoch)
-        if isEmpty {
+        if !found.content.isContinued {
             // Files without packets are of another epoch, and hold nothing of this one's sequences.
             found.content.packets = SequenceArray(start: 0)
             found.content.ackedEnd = 0
             for i in found.names.indices { found.names[i].endSequence = 0 }
+        }
+        // Behind packets that are there a torn end is nothing to tell of, unless the receiver has more.
+        if found.content.packets.isEmpty, let cut = found.content.cut {
+            found.content.damage.append(cut)
         }
         do throws(StorageError) {
             let spool = try Spool(
@@ -149,14 +153,13 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
-    /// With packets left it is theirs: under another epoch they would be counted twice.
     private static func identity(
         _ found: SpoolScan<Files>.Found, sender: SenderID?, random: SenderID, epoch: SenderEpoch
     ) -> SenderIdentity {
         guard let last = found.last else {
             return SenderIdentity(sender: sender ?? random, epoch: epoch)
         }
-        if !found.content.packets.isEmpty { return last }
+        if found.content.isContinued { return last }
         let next = max(epoch.rawValue, last.epoch.rawValue &+ 1)
         return SenderIdentity(
             sender: sender ?? last.sender, epoch: SenderEpoch(rawValue: next))
@@ -176,7 +179,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
             State(
                 names: found.names, nextSequence: content.packets.end,
                 ackedEnd: content.packets.start, note: content.note, hasEnded: content.hasEnded))
-        if content.packets.isEmpty { try beginEpoch() }
+        if !content.isContinued { try beginEpoch() }
         reserve.hold()
     }
 

@@ -97,8 +97,15 @@ public struct SpoolDamage: Equatable, Sendable, CustomStringConvertible {
     /// Empty where the head of a file is damaged and no packet. Where damage has taken what tells of its end, the most that
     /// may be lost.
     public let sequences: Range<UInt64>
+    /// What the end of the file had that is no whole packet, and was cut; 0 for all other damage.
+    public internal(set) var cutByteCount = 0
 
     public var description: String {
+        if cutByteCount > 0 {
+            return
+                "the last \(cutByteCount) bytes of this spool file are no whole packet and are cut, \(path)"
+                + " at byte \(offset), check the disk unless a crash has ended that write"
+        }
         let what =
             switch sequences.count {
             case 0: "the head of this spool file is damaged, no packet is lost by that"

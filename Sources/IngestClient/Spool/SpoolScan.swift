@@ -14,6 +14,10 @@ struct SpoolContent: Sendable {
     /// All of that input was acked, and no packet came after.
     var hasEnded = false
     var damage: [SpoolDamage] = []
+    /// The end of the last file, where it was torn or damaged.
+    var cut: SpoolDamage?
+    /// An earlier start has begun the epoch, and a receiver may have packets of it, also where none are left.
+    var isContinued = false
 }
 
 /// Reads the files of a spool.
@@ -137,7 +141,13 @@ struct SpoolScan<Files: FileSystem> {
                 continue
             }
             guard let next = nextRecord(bytes, behind: offset, isLast: isLast, found) else {
-                if isLast { return try cut(file, at: offset) }
+                if isLast {
+                    found.content.cut = SpoolDamage(
+                        path: file.path, offset: UInt64(offset),
+                        sequences: found.content.packets.end..<found.content.packets.end,
+                        cutByteCount: bytes.count - offset)
+                    return try cut(file, at: offset)
+                }
                 found.miss(file.path, at: offset, byteCount: bytes.count - offset)
                 return bytes.count
             }
@@ -189,6 +199,16 @@ struct SpoolScan<Files: FileSystem> {
 }
 
 extension SpoolScan.Found {
+    /// Whether there are packets, or bytes of some behind the head of a file.
+    var hasPackets: Bool { !content.packets.isEmpty || content.cut != nil }
+
+    /// Whether its epoch goes on. Without packets too, unless the last head says that all was acked: they may have been sent, and
+    /// be lost to damage; under another epoch their events would be counted twice.
+    func isContinued(by sender: SenderID?) -> Bool {
+        guard let last else { return false }
+        return hasPackets || !content.hasEnded && sender ?? last.sender == last.sender
+    }
+
     /// Notes damage; what lies directly behind earlier damage is one with it.
     fileprivate mutating func miss(_ path: String, at offset: Int, byteCount: Int) {
         let before = gap ?? (path, UInt64(offset), 0)

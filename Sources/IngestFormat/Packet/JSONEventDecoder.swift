@@ -269,11 +269,15 @@ package enum JSONEventReason {
     }
 }
 
-/// What seems to be meant by keys and times of an event that the decoder takes for something else, or passes over: for who
-/// writes the events.
+/// What seems to be meant by keys and times of events that the decoder takes for something else, or passes over: for who
+/// writes the events. Each sentence is given once.
 ///
 /// **Cost** A copy of the line: only for the first lines of an input, and for lines that are refused.
-package enum JSONEventAdvice {
+package struct JSONEventAdvice: Sendable {
+    /// So many keys that look like none that is read are named.
+    static let otherKeyCountMax = 16
+    /// Of the name of a key.
+    static let keyByteCountMax = 64
     private static let required = ["eventType", "rewardId", "businessId", "timestamp"]
     private static let both = ["eventId", "sessionId", "consent"]
     private static let measures = [
@@ -283,25 +287,44 @@ package enum JSONEventAdvice {
     /// Seconds since 1970 of 2001 to 2286, which as milliseconds are of its first months.
     private static let seconds: ClosedRange<Int64> = 1_000_000_000...9_999_999_999
 
-    /// Sentences without an end, of ASCII alone; none for a line that is no JSON object.
-    package static func advice(on line: Span<UInt8>) -> [String] {
+    private struct Sentence {
+        let text: String
+        /// Of a key that looks like none that is read.
+        var isOfOtherKey = false
+    }
+
+    private var given: Set<String> = []
+    private var otherKeyCount = 0
+
+    package init() {}
+
+    /// Sentences without an end, on one line each, that were not given before; none for a line that is no JSON object.
+    package mutating func advice(on line: Span<UInt8>) -> [String] {
         var bytes = (0..<line.count).map { line[$0] }
         guard bytes.count < 1 << 16 else { return [] }
         // SAFETY: every place lies in the copy.
-        return unsafe bytes.withUnsafeMutableBufferPointer { buffer in
+        let found = unsafe bytes.withUnsafeMutableBufferPointer { buffer -> [Sentence] in
             guard let base = buffer.baseAddress,
                 unsafe UTF8Text.isValid(base, buffer.count)
             else { return [] }
-            var found: [String] = []
+            var found: [Sentence] = []
             var cursor = unsafe JSONCursor(base, JSONPlace(offset: 0, byteCount: buffer.count))
-            return unsafe read(base, &cursor, isMetadata: false, into: &found) ? found : []
+            return unsafe Self.read(base, &cursor, isMetadata: false, into: &found) ? found : []
         }
+        return found.filter { isNew($0) }.map(\.text)
+    }
+
+    private mutating func isNew(_ sentence: Sentence) -> Bool {
+        if sentence.isOfOtherKey, otherKeyCount == Self.otherKeyCountMax { return false }
+        guard given.insert(sentence.text).inserted else { return false }
+        if sentence.isOfOtherKey { otherKeyCount += 1 }
+        return true
     }
 
     /// - Returns: whether there is an object.
     @unsafe private static func read(
         _ base: UnsafeMutablePointer<UInt8>, _ cursor: inout JSONCursor, isMetadata: Bool,
-        into found: inout [String]
+        into found: inout [Sentence]
     ) -> Bool {
         guard cursor.accept(UInt8(ascii: "{")) else { return false }
         if cursor.accept(UInt8(ascii: "}")) { return true }
@@ -323,19 +346,28 @@ package enum JSONEventAdvice {
             } else if key == "timestamp", !isMetadata, value.kind == .number,
                 let number = unsafe Int64(text(base, value.place)), seconds.contains(number)
             {
-                found.append("timestamp is taken for milliseconds of 1970, are they seconds?")
+                found.append(
+                    Sentence(text: "timestamp is taken for milliseconds of 1970, are they seconds?")
+                )
             }
         } while cursor.accept(UInt8(ascii: ","))
         return cursor.accept(UInt8(ascii: "}"))
     }
 
-    private static func advice(onKey key: String, isMetadata: Bool) -> String? {
+    private static func advice(onKey key: String, isMetadata: Bool) -> Sentence? {
         let known = both + measures + (isMetadata ? [] : required + ["metadata"])
         if known.contains(key) { return nil }
-        if required.contains(key) { return "\(key) is not read in metadata, it belongs beside it" }
+        if required.contains(key) {
+            return Sentence(text: "\(key) is not read in metadata, it belongs beside it")
+        }
+        let name = OneLine.escaped(key, byteCountMax: keyByteCountMax)
         let plain = plain(key)
         let meant = (required + both + measures + ["metadata"]).first { self.plain($0) == plain }
-        return meant.map { "unknown key \(key), is \($0) meant?" }
+        if let meant { return Sentence(text: "unknown key \(name), is \(meant) meant?") }
+        let path = isMetadata ? "metadata.\(name)" : name
+        return Sentence(
+            text: "unknown key \(path) is not read, correct its name or leave it out",
+            isOfOtherKey: true)
     }
 
     private static func plain(_ key: String) -> String {

@@ -50,10 +50,10 @@ final class PathSimulation {
         /// When data packets and heartbeats left.
         fileprivate(set) var departures: [UInt64] = []
 
-        init(packetCount: UInt64, now: UInt64) {
+        init(packetCount: UInt64, nonceSeed: UInt64?, now: UInt64) {
             var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
             configuration.packetByteCountMax = 1_452
-            let nonces = CountedNonces()
+            let nonces = CountedNonces(seed: nonceSeed)
             configuration.makeNonce = { nonces.next() }
             stream = SenderStream(configuration, transport: network, spool: nil, now: now)
             for sequence in 0..<packetCount {
@@ -78,6 +78,7 @@ final class PathSimulation {
     private(set) var now: UInt64 = 1_000_000_000
     private(set) var dropCount = 0
     private var random: SeededRandom
+    private let nonceSeed: UInt64?
     private var freeAt = 1e9
     private var policed = (count: 0.0, at: UInt64(1_000_000_000))
     private var there: [Datagram] = []
@@ -87,14 +88,22 @@ final class PathSimulation {
     private var commitAt: UInt64 = 1_005_000_000
     private var commitEpoch: UInt64 = 1
 
-    init(_ path: Path, senderCount: Int = 1, packetCount: UInt64, seed: UInt64 = 1) {
+    /// - Parameter nonceSeed: heartbeats leave early or late by it; `nil` = at their times.
+    init(
+        _ path: Path, senderCount: Int = 1, packetCount: UInt64, seed: UInt64 = 1,
+        nonceSeed: UInt64? = nil
+    ) {
         self.path = path
+        self.nonceSeed = nonceSeed
         random = SeededRandom(seed: seed)
         for _ in 0..<senderCount { join(packetCount: packetCount) }
     }
 
     /// One more sender begins.
-    func join(packetCount: UInt64) { flows.append(Flow(packetCount: packetCount, now: now)) }
+    func join(packetCount: UInt64) {
+        let seed = nonceSeed.map { 64 * $0 + UInt64(flows.count) }
+        flows.append(Flow(packetCount: packetCount, nonceSeed: seed, now: now))
+    }
 
     func run(seconds: Double) {
         let end = now + UInt64(seconds * 1e9)

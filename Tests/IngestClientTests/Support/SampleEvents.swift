@@ -64,6 +64,8 @@ struct UnackedRig: ~Copyable {
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.batchNanosecondsMax = 0
+        let nonces = CountedNonces()
+        configuration.makeNonce = { nonces.next() }
         change(&configuration)
         stream = SenderStream(
             configuration, transport: transport, spool: nil, now: 0)

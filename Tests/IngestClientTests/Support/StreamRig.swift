@@ -21,9 +21,9 @@ final class StreamRig {
     ) {
         var configuration = SenderStream.Configuration(identity: SampleEvents.identity())
         configuration.packetByteCountMax = 1_200
-        change(&configuration)
         let nonces = CountedNonces()
         configuration.makeNonce = { nonces.next() }
+        change(&configuration)
         stream = SenderStream(
             configuration, transport: network, spool: spool, left: left, now: clock.now)
         guard isWide else { return }
@@ -155,14 +155,19 @@ extension CongestionControl {
     }
 }
 
-/// Nonces that are the same in each run.
+/// Nonces that are the same in each run: without a seed such that timers take just their time.
 final class CountedNonces: Sendable {
     private let count = Mutex<UInt64>(0)
+    private let seed: UInt64?
+
+    init(seed: UInt64? = nil) { self.seed = seed }
 
     func next() -> UInt64 {
         count.withLock {
             $0 += 1
-            return $0 << 32
+            guard let seed else { return $0 << 32 }
+            var random = SeededRandom(seed: seed &* 1_000_003 &+ $0)
+            return $0 << 32 | random.next() & 0xFFFF_FFFF
         }
     }
 }
