@@ -141,22 +141,6 @@ struct SpoolTests {
         #expect(try Self.names(files).count == 1)
     }
 
-    /// Its packets may have been lost to damage.
-    @Test func `An epoch that did not end goes on without packets, but for another sender`() throws
-    {
-        let files = SimulatedFileSystem(seed: 1)
-        let first = try Self.open(files, epoch: 100).spool.identity
-        for _ in 0..<3 {
-            let next = try Self.open(files, epoch: 200)
-            #expect(next.spool.identity == first && next.left.isContinued)
-            #expect(next.left.damage.isEmpty && next.firstSequence == 0)
-        }
-        #expect(try Self.names(files) == ["0000000001.spool"])
-        let other = try Self.open(files, sender: 10, epoch: 50)
-        #expect(other.spool.identity.sender.rawValue == 10 && !other.left.isContinued)
-        #expect(other.spool.identity.epoch.rawValue == 101)
-    }
-
     @Test func `Files are removed when all of them is acked, in their order, and no file before`()
         throws
     {

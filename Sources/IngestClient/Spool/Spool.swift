@@ -128,11 +128,11 @@ final class Spool<Files: FileSystem>: PacketSpool {
         } catch {
             throw ClientError(spool: error)
         }
-        if let sender, let last = found.last, found.hasPackets, sender != last.sender {
+        found.content.isContinued = found.isContinued
+        if let sender, let last = found.last, found.isContinued, sender != last.sender {
             throw .otherSender(
                 path: files.path, asked: sender.rawValue, found: last.sender.rawValue)
         }
-        found.content.isContinued = found.isContinued(by: sender)
         let identity = Self.identity(found, sender: sender, random: random, epoch: epoch)
         if !found.content.isContinued {
             // Files without packets are of another epoch, and hold nothing of this one's sequences.

@@ -199,15 +199,9 @@ struct SpoolScan<Files: FileSystem> {
 }
 
 extension SpoolScan.Found {
-    /// Whether there are packets, or bytes of some behind the head of a file.
-    var hasPackets: Bool { !content.packets.isEmpty || content.cut != nil }
-
-    /// Whether its epoch goes on. Without packets too, unless the last head says that all was acked: they may have been sent, and
-    /// be lost to damage; under another epoch their events would be counted twice.
-    func isContinued(by sender: SenderID?) -> Bool {
-        guard let last else { return false }
-        return hasPackets || !content.hasEnded && sender ?? last.sender == last.sender
-    }
+    /// Whether its epoch goes on: there are packets, or bytes of some behind the head of a file. These may have been sent, and be
+    /// lost to damage; under another epoch their events would be counted twice.
+    var isContinued: Bool { last != nil && (!content.packets.isEmpty || content.cut != nil) }
 
     /// Notes damage; what lies directly behind earlier damage is one with it.
     fileprivate mutating func miss(_ path: String, at offset: Int, byteCount: Int) {
