@@ -7,7 +7,7 @@ import IngestStorage
 /// few look-ups read what they need in the blocks, and later ones a table. Owned by one query.
 ///
 /// **Cost** A look-up reads one to three small pages a run, 1–3 µs each where they are in memory, and those of the tail as
-/// `Tail` says, or later as `NameTable`.
+/// `TailNames` says, or later as `NameTable`.
 final class SnapshotNames<Files: FileSystem>: NameSource {
     private let parts: NameParts<Files>
     /// The pages that this query has read.
@@ -18,7 +18,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     var nextKey: UInt32 { parts.nextKey }
 
     /// All names and keys that no run has.
-    private func tail() throws(ReaderError) -> NameTable { try parts.tail.makeNames() }
+    private func tail() throws(ReaderError) -> NameTable { try parts.tail.names.makeNames() }
 
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
         for run in parts.runs {
@@ -27,18 +27,18 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
             }
             if let found { return found }
         }
-        if let table = try parts.tail.namesForLookUp(isSearch: true) {
+        if let table = try parts.tail.names.namesForLookUp(isSearch: true) {
             return try table.storedOrdinal(of: name)
         }
-        return try parts.tail.ordinal(of: name)
+        return try parts.tail.names.ordinal(of: name)
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
         guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
-            if let table = try parts.tail.namesForLookUp(isSearch: false) {
+            if let table = try parts.tail.names.namesForLookUp(isSearch: false) {
                 return try table.bytes(of: name)
             }
-            return try parts.tail.bytes(of: name)
+            return try parts.tail.names.bytes(of: name)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.name(name, cache: cache)
@@ -47,10 +47,10 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
         guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
-            if let table = try parts.tail.namesForLookUp(isSearch: false) {
+            if let table = try parts.tail.names.namesForLookUp(isSearch: false) {
                 return try table.names(of: key)
             }
-            return try parts.tail.names(of: key)
+            return try parts.tail.names.names(of: key)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.key(key, cache: cache)
@@ -64,10 +64,10 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        if let table = try parts.tail.namesForLookUp(isSearch: true) {
+        if let table = try parts.tail.names.namesForLookUp(isSearch: true) {
             return keys + (try table.keys(ofReward: reward))
         }
-        return keys + (try parts.tail.keys(ofReward: reward))
+        return keys + (try parts.tail.names.keys(ofReward: reward))
     }
 
     func forEachKeys(

@@ -7,12 +7,12 @@ import Synchronization
 
 /// The durable blocks that no run covers: level 0 as the log has it. Shared by all queries of one cut.
 ///
-/// Opening reads the heads of the blocks. A table of their names, and their counters folded, are made when they are first asked
-/// for; a point is answered from the sections of names and of keys, and from the blocks that have the key.
+/// Opening reads the heads of the blocks. Their counters folded are made when they are first asked for; a point is answered
+/// from the sections of keys, and from the blocks that have the key.
 ///
 /// **Errors** `corrupt` where a part of a block cannot be read that is asked for: without it the numbers would fall.
-/// **Cost** Opening 2 µs a block. A table of names 40 ns a new one. A point half a nanosecond a row of the tail, and one a row of
-/// a block that has the key. Folding 10 ns a row, in 12 bytes a key and 64 a (key, day) beside.
+/// **Cost** Opening 2 µs a block. A point half a nanosecond a row of the tail, and one a row of a block that has the key. Folding
+/// 10 ns a row, in 12 bytes a key and 64 a (key, day) beside.
 final class Tail<Files: FileSystem>: Sendable {
     private struct Folded: Sendable {
         /// Of reward-days, one a segment, and the attributions of each.
@@ -23,19 +23,6 @@ final class Tail<Files: FileSystem>: Sendable {
         var totals = LogTotals()
     }
 
-    /// The names and keys that the blocks introduce, of all queries of the cut.
-    private struct Names: Sendable {
-        var table: NameTable
-        /// Whether they are in the table, and whether it has an index.
-        var isMade = false
-        var isIndexed = false
-        /// Single names and keys that were asked for.
-        var lookUpCount = 0
-    }
-
-    /// As many look-ups in the blocks take as long as a table with an index.
-    private static var lookUpCountMax: Int { 16 }
-
     /// The end of the last block.
     let position: LogPosition
     /// The next ordinals by the heads of the blocks: rows may have keys whose own block was lost.
@@ -44,8 +31,7 @@ final class Tail<Files: FileSystem>: Sendable {
     let rowCount: UInt64
     private let blocks: [TailBlock<Files>]
     private let folded = Mutex<Folded?>(nil)
-    private let names: Mutex<Names>
-    private let lastIntroduced = Mutex<(place: Int, names: NamesOfBlock)?>(nil)
+    let names: TailNames<Files>
 
     /// - Parameters:
     ///   - mark: of `DurableMarkFile`, read before this.
@@ -89,43 +75,7 @@ final class Tail<Files: FileSystem>: Sendable {
         nextName = blocks.reduce(0) { max($0, $1.header.nextName.rawValue) }
         nextKey = blocks.reduce(0) { max($0, $1.header.nextKey.rawValue) }
         rowCount = blocks.reduce(0) { $0 + UInt64($1.header.rowCount) }
-        self.names = Mutex(Names(table: names))
-    }
-
-    /// The names and keys that the blocks introduce.
-    func makeNames() throws(ReaderError) -> NameTable {
-        try names.withLock { (names) throws(ReaderError) in
-            try make(&names)
-            return names.table
-        }
-    }
-
-    /// The same for a look-up; `nil` while few were asked for, and no query has made it.
-    /// - Parameter isSearch: whether a name is looked for, or a reward's keys, which an index finds.
-    func namesForLookUp(isSearch: Bool) throws(ReaderError) -> NameTable? {
-        try names.withLock { (names) throws(ReaderError) in
-            names.lookUpCount += 1
-            let areMany = names.lookUpCount > Self.lookUpCountMax
-            if !names.isMade && !areMany { return nil }
-            try make(&names)
-            if isSearch && areMany && !names.isIndexed {
-                names.table.makeIndex()
-                names.isIndexed = true
-            }
-            return names.table
-        }
-    }
-
-    private func make(_ names: inout Names) throws(ReaderError) {
-        if names.isMade { return }
-        var table = names.table
-        try forEachBlock(
-            [.dictionary], checksRest: false, where: { $0.nameCount > 0 || $0.keyCount > 0 }
-        ) { (block, _) in
-            table.enter(block)
-            return true
-        }
-        (names.table, names.isMade) = (table, true)
+        self.names = TailNames(blocks, from: names)
     }
 
     // MARK: Points
@@ -177,84 +127,6 @@ final class Tail<Files: FileSystem>: Sendable {
             for row in 0..<page.rowCount where days.contains(page.day(row)) {
                 try body(page.day(row), page.counters(row))
             }
-        }
-    }
-
-    // MARK: Single names
-
-    /// The ordinal of a name that a block introduces.
-    ///
-    /// **Cost** Reads the names of the blocks: some nanoseconds each.
-    func ordinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
-        let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
-        for block in blocks {
-            let header = block.header
-            let place = try block.section(.names, buffer) {
-                (bytes, names) throws(FormatError) in
-                try decoder.place(ofName: name, in: bytes, names, of: header)
-            }
-            guard case let place?? = place else { continue }
-            return NameOrdinal(rawValue: header.context.firstName.rawValue + UInt32(place))
-        }
-        return nil
-    }
-
-    /// The keys of a reward that blocks introduce.
-    ///
-    /// **Cost** Reads a column of the keys of the blocks: a nanosecond each.
-    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal] {
-        let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
-        var keys: [KeyOrdinal] = []
-        for block in blocks {
-            let header = block.header
-            let places = try block.section(.keyRewards, buffer) {
-                (bytes, rewards) throws(FormatError) in
-                try decoder.places(ofReward: reward, in: bytes, rewards, of: header)
-            }
-            keys += (places ?? []).map {
-                KeyOrdinal(rawValue: header.context.firstKey.rawValue + UInt32($0))
-            }
-        }
-        return keys
-    }
-
-    /// The bytes of a name; empty where no block introduces it.
-    ///
-    /// **Cost** Decodes what the block introduces.
-    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
-        let names = try introduced {
-            let first = $0.context.firstName.rawValue
-            return name.rawValue >= first && name.rawValue < first + UInt32($0.nameCount)
-        }
-        guard let names else { return [] }
-        return names.names.name(Int(name.rawValue - names.firstName.rawValue))
-    }
-
-    /// The names of a key; both `.none` where no block introduces it.
-    ///
-    /// **Cost** As `bytes(of:)`.
-    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
-        let names = try introduced {
-            let first = $0.context.firstKey.rawValue
-            return key.rawValue >= first && key.rawValue < first + UInt32($0.keyCount)
-        }
-        guard let names else { return RewardKey(reward: .none, business: .none) }
-        return names.keys[Int(key.rawValue - names.firstKey.rawValue)]
-    }
-
-    /// What the first block introduces that `isWanted` is true of. The one that was asked for last is kept: a reward, its key
-    /// and its business are often of one.
-    private func introduced(
-        where isWanted: (BlockHeader) -> Bool
-    ) throws(ReaderError) -> NamesOfBlock? {
-        guard let place = blocks.firstIndex(where: { isWanted($0.header) }) else { return nil }
-        return try lastIntroduced.withLock { (last) throws(ReaderError) in
-            if let last, last.place == place { return last.names }
-            let decoded = try blocks[place].decode(
-                [.dictionary], checksRest: false, ReadBuffer(), BlockDecoder(), into: BlockRows())
-            let names = NamesOfBlock(decoded)
-            last = (place, names)
-            return names
         }
     }
 
