@@ -38,7 +38,7 @@ extension ProcessSuite {
                 #expect(bound.delivers(0..<6))
             }
             let isTold = eventually {
-                daemon.log.contains("as wrong_business: of another business")
+                daemon.log.contains("as wrong_business: the sender")
             }
             #expect(isTold, "\(daemon.log)")
             #expect(daemon.stop().code == 0)

@@ -146,7 +146,7 @@ struct SpoolScan<Files: FileSystem> {
                         path: file.path, offset: UInt64(offset),
                         sequences: found.content.packets.end..<found.content.packets.end,
                         cutByteCount: bytes.count - offset)
-                    return try cut(file, at: offset)
+                    return try cut(file, at: offset, found)
                 }
                 found.miss(file.path, at: offset, byteCount: bytes.count - offset)
                 return bytes.count
@@ -159,9 +159,13 @@ struct SpoolScan<Files: FileSystem> {
         return offset
     }
 
-    private func cut(_ file: Files.File, at offset: Int) throws(StorageError) -> Int {
+    /// Where no packet is left a byte stays, which the next record is written over: the next start has to know too that there
+    /// was more.
+    private func cut(
+        _ file: Files.File, at offset: Int, _ found: Found
+    ) throws(StorageError) -> Int {
         if isReadOnly { return offset }
-        try file.truncate(to: UInt64(offset))
+        try file.truncate(to: UInt64(found.content.packets.isEmpty ? offset + 1 : offset))
         try file.sync()
         return offset
     }
