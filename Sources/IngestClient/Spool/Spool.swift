@@ -111,7 +111,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
     /// - Parameters:
     ///   - sender: the id that is asked for; where packets are left it must be theirs. `nil` = the spool's,
     ///     or `random` for a new one.
-    ///   - epoch: for a spool that is new or has ended; if its last one was not less, the next after that.
+    ///   - epoch: for a spool without packets, of which nothing was cut; if its last one was not less, the next after that.
     ///
     /// **Errors** `ClientError.spool`, `.otherSender`. A crash anywhere leaves a spool that can be opened.
     static func open(
