@@ -90,7 +90,8 @@ extension ReaderError {
         case .missingManifest(let directory, let fileCount):
             self.init(
                 kind: .missingManifest, what: "no manifest beside \(fileCount) log files",
-                path: directory, advice: "restore the *.manifest files")
+                path: directory,
+                advice: "restore the *.manifest files, or run ingest-reader rebuild")
         case .corrupt(let path, let offset, let detail):
             self.init(
                 kind: .corrupt, what: "corrupt: \(detail)", path: path, offset: offset,

@@ -138,7 +138,8 @@ struct SegmentScan<Files: FileSystem> {
         } catch {
             let error =
                 memory.buffer.hole ?? StorageError(path: name, offset: entry.offset, error)
-            recount.report.add(error, "block")
+            recount.report.add(
+                error, "block \(entry.ordinal), \(entry.summary.rowCount) events")
             recount.breakChain()
         }
     }

@@ -128,21 +128,15 @@ struct DaemonSettings {
         try refuseOpenAddresses()
     }
 
-    /// Without keys everything that reaches the port is counted, so an address beyond loopback has to be asked
-    /// for. HTTP is not served yet, and has no keys.
+    /// Without keys everything that reaches a port is counted, so an address beyond loopback has to be asked for.
     private func refuseOpenAddresses() throws(Fault) {
-        if acceptsUnauthenticated { return }
-        if !udp.isLoopback, keysPath.isEmpty {
+        if acceptsUnauthenticated || !keysPath.isEmpty { return }
+        for (option, address) in [("--udp", udp), ("--http", http)] {
+            guard let address, !address.isLoopback else { continue }
             throw Fault(
                 .configuration,
-                "authentication required: --udp \(udp) is not a loopback address and no keys are given, "
+                "authentication required: \(option) \(address) is not a loopback address and no keys are given, "
                     + "use a loopback address, --keys FILE or --insecure-accept-unauthenticated")
-        }
-        if let http, !http.isLoopback {
-            throw Fault(
-                .configuration,
-                "authentication required: --http \(http) is not a loopback address and HTTP has no keys, "
-                    + "use a loopback address, off or --insecure-accept-unauthenticated")
         }
     }
 

@@ -199,6 +199,42 @@ struct PartialRebuildTests {
         }
     }
 
+    @Test(
+        "an offline rebuild seals segments again whose footers are bad, and no damaged file stays; not where blocks are bad too",
+        arguments: [false, true])
+    func footers(hasExpired: Bool) throws {
+        let base = hasExpired ? try expired(hasFooter: true) : try filled()
+        let manifest = try newest(base)
+        #expect(hasExpired != manifest.expired.isEmpty)
+        #expect(manifest.sealed[0].number <= manifest.mergedEnd.segment)
+        let segments = manifest.sealed.map { FileName.segment($0.number).text }
+        let runs = manifest.runs.map(\.fileName.text) + manifest.namesRuns.map(\.fileName.text)
+        for name in segments { base.disk.damage(name) { $0[$0.count - 300] ^= 1 } }
+        for hasBadRuns in [false, true] {
+            let left = base.disk.kill()
+            if hasBadRuns { for name in runs { left.disk.damage(name) { $0[140] ^= 1 } } }
+            let store = ManifestStore(files: left)
+            let made = try LogRebuild.all(of: store.readNewest(isWhole: false), store)
+            #expect(made.losses.count == segments.count)
+            #expect(made.losses.allSatisfy { $0.contains("sealed again from its blocks") })
+            #expect(made.manifest.sealed.map(\.rowCount) == manifest.sealed.map(\.rowCount))
+            #expect(made.manifest.shard.totals == manifest.shard.totals)
+            #expect(try Set(left.names()).isDisjoint(with: runs) == hasBadRuns)
+            try expectWhole(left)
+            #expect(try Verifier.run(left).findings.allSatisfy { $0.kind == .note })
+            let again = try LogRebuild.all(of: store.readNewest(isWhole: false), store)
+            #expect(again.losses.isEmpty && again.manifest.sealed == made.manifest.sealed)
+        }
+        base.disk.damage(segments[0]) { $0[Int(SegmentLayout.blocksOffset) + 60] ^= 1 }
+        let left = base.disk.kill()
+        let store = ManifestStore(files: left)
+        #expect(throws: StorageError.self) {
+            try LogRebuild.all(of: store.readNewest(isWhole: false), store)
+        }
+        #expect(left.disk.contents(segments[0]) == base.disk.contents(segments[0]))
+        #expect(try newest(left) == manifest)
+    }
+
     /// What is wrong when a rebuild begins.
     enum Damage: CaseIterable {
         case rewardDays, allTables, lossy, names

@@ -127,10 +127,11 @@ struct RebuildCommand: ParsableCommand {
             "Make manifest, names and counter tables again from the log; stop the daemon first.",
         discussion: """
             Merges the footers of all segments, and of expired ones, into one run of each table, and the \
-            names that the blocks introduced into one names run. Where a footer cannot be read, only names \
-            and tables that are damaged are made, as far as sound ones and the log have them; nothing \
-            changes where they have not. The files that were there before are removed by the next start \
-            of the daemon; where the log has lost blocks, copies of the runs stay in aside/.
+            names that the blocks introduced into one names run. A segment whose footer cannot be read is \
+            sealed again from its blocks. Where these cannot be read either, only names and tables that are \
+            damaged are made, as far as sound ones and the log have them; nothing changes where they have \
+            not. Damaged files that were replaced are removed at once, the others that were there before by \
+            the next start of the daemon; where the log has lost blocks, copies of the runs stay in aside/.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))
@@ -139,7 +140,11 @@ struct RebuildCommand: ParsableCommand {
     func run() throws {
         let output = OutputBuffer(StandardOutput.write)
         do throws(StorageError) {
-            for run in try rebuild() {
+            let (manifest, losses) = try rebuild()
+            for line in losses {
+                ReaderProgram.standardError("ingest-reader: \(TerminalText.escaped(line))\n")
+            }
+            for run in manifest.runs {
                 output.put("\(run.table.name): \(run.rowCount) rows\n")
             }
         } catch {
@@ -149,7 +154,7 @@ struct RebuildCommand: ParsableCommand {
         try output.flush()
     }
 
-    private func rebuild() throws(StorageError) -> [RunEntry] {
+    private func rebuild() throws(StorageError) -> LogRebuild<LinuxFileSystem>.Outcome {
         let files = try LinuxFileSystem(path: data, create: false)
         // Before the lock, whose file would be left in a directory that is somebody else's.
         guard try DataDirectory.isThere(in: files) else {
@@ -166,7 +171,7 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
-        return try LogRebuild.all(of: newest, store).manifest.runs
+        return try LogRebuild.all(of: newest, store)
     }
 }
 

@@ -69,7 +69,8 @@ extension VerifyReport {
             exitCode == 1
             ? "the log is sound: with the daemon stopped ingest-reader rebuild makes runs again, a footer or "
                 + "a verdict stays as it is"
-            : "restore the files named from a copy, but those of a newer version: use that version"
+            : "run ingest-reader rebuild with the daemon stopped, which makes manifest, names, counters and footers "
+                + "again; restore from a copy what it does not mend, but files of a newer version: use that version"
         return "verify found \(summary), \(directory), \(advice)"
     }
 

@@ -64,6 +64,12 @@ struct SegmentPlan<Files: FileSystem> {
         return intact
     }
 
+    /// The first blocks that are lost.
+    var firstLost: LostRange? {
+        for case .lose(let lost) in steps { return lost }
+        return nil
+    }
+
     /// Puts header and footer aside too: of a segment that was sealed, they were damaged.
     mutating func putEndsAside() {
         if intact != nil || survey.path == nil { return }

@@ -34,9 +34,9 @@ package enum SegmentRecovery {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let bound = try max(mark ?? .start, knownEnd(in: files, manifest))
         let repaired = try FooterRepair(
-            of: manifest.level0.indices, files: files, manifest: manifest, keys: keys, now: now,
-            usesReserve: usesReserve
-        ).run()
+            of: manifest.level0.indices, files: files, manifest: manifest, now: now,
+            usesReserve: usesReserve, mayLose: true
+        ) { keys }.run()
         let manifest = repaired.manifest
         let surveys = try survey(files, manifest, bound: bound)
         try checkContinuity(surveys, manifest, path: files.path)

@@ -5,22 +5,28 @@ import IngestFormat
 /// where the file is gone. Those of level 0, of whose counters there is nothing else; or those whose runs are
 /// made again too. Counters that runs have already stay as they are.
 ///
+/// Where it may not lose blocks it seals those alone that have all of theirs.
+///
 /// **Cost** The footers where there is nothing to do; otherwise such a segment twice, and all footers.
 struct FooterRepair<Files: FileSystem> {
     let files: Files
     /// Places in the manifest's list.
     private let range: Range<Int>
     private(set) var manifest: Manifest
-    let keys: [RewardKey]
+    /// Asked for where there is something to seal.
+    let keys: () throws(StorageError) -> [RewardKey]
     let now: Int64
     let usesReserve: Bool
+    let mayLose: Bool
 
     init(
-        of range: Range<Int>, files: Files, manifest: Manifest, keys: [RewardKey], now: Int64,
-        usesReserve: Bool = false
+        of range: Range<Int>, files: Files, manifest: Manifest, now: Int64,
+        usesReserve: Bool = false, mayLose: Bool,
+        keys: @escaping () throws(StorageError) -> [RewardKey]
     ) {
         self.range = range
         self.usesReserve = usesReserve
+        self.mayLose = mayLose
         self.files = files
         self.manifest = manifest
         self.keys = keys
@@ -28,7 +34,7 @@ struct FooterRepair<Files: FileSystem> {
     }
 
     /// - Returns: what was sealed again, and the manifest with that in it, of the same generation.
-    /// **Errors** As `SegmentRecovery.run`.
+    /// **Errors** As `SegmentRecovery.run`; `corrupt` for blocks that are lost and may not be.
     consuming func run() throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest)
     {
         var repaired: [RecoveredSegment] = []
@@ -55,8 +61,9 @@ struct FooterRepair<Files: FileSystem> {
     private func seal(
         _ entry: SealedSegment, _ place: Int
     ) throws(StorageError) -> RecoveredSegment {
+        let name = FileName.segment(entry.number).text
         let survey =
-            try files.names().contains(FileName.segment(entry.number).text)
+            try files.names().contains(name)
             ? SegmentSurvey(entry.number, directory: manifest.directory, in: files)
             : SegmentSurvey(missing: entry.number)
         let (start, windows) = try before(place)
@@ -67,9 +74,14 @@ struct FooterRepair<Files: FileSystem> {
             next: try anchor(behind: entry),
             bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
             directory: manifest.directory, origin: manifest.origin, now: now)
+        if !mayLose, let lost = plan.firstLost {
+            throw .corrupt(
+                path: "\(files.path)/\(name)", offset: lost.offset,
+                detail: "block \(lost.firstBlock) cannot be read, and the footer neither")
+        }
         plan.putEndsAside()
         var copy = SegmentCopy(
-            files: files, directory: manifest.directory, keys: keys, now: now)
+            files: files, directory: manifest.directory, keys: try keys(), now: now)
         copy.usesReserve = usesReserve
         var sealed = try copy.seal(plan, windows: windows)
         sealed.repair =

@@ -84,7 +84,8 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     /// Makes all tables again, of footers alone, into one run of each, and the names that are bad or lost: `ingest-reader
-    /// rebuild`. Where the footers have not all, the runs that are bad, a page of them too, and the names.
+    /// rebuild`. Where the footers have not all, the runs that are bad, a page of them too, and the names. What was damaged goes,
+    /// since nobody can read it.
     ///
     /// **Errors** As `run`; what footers lack, where neither runs nor names are bad. Nothing is given up.
     package static func all(
@@ -93,18 +94,22 @@ package struct LogRebuild<Files: FileSystem> {
         let bad = try store.badRuns(of: newest) ?? BadRuns()
         let whole = try complete(newest, bad, store)
         let pages = try store.damagedNames(of: whole.namesRuns, whole.directory)
+        let damaged = try store.damagedRuns(of: whole.runs, whole.directory)
         var isBad = bad.areNamesBad || !pages.isEmpty
         // What is lost may be in blocks that have come back from a copy.
         if !isBad { isBad = try store.lostText(of: whole) != nil }
         let names = isBad ? Names.made : .kept
+        var made: Outcome
         do throws(StorageError) {
-            return try run(store, after: whole, names: names)
+            made = try run(store, after: whole, names: names)
         } catch {
             guard error.damagedFile != nil else { throw error }
-            let damaged = try store.damagedRuns(of: whole.runs, whole.directory)
             if damaged.isEmpty && !isBad { throw error }
-            return try run(store, after: whole, names: names, bad: damaged)
+            made = try run(store, after: whole, names: names, bad: damaged)
         }
+        let listed = Set(made.manifest.fileNames)
+        for name in damaged.union(pages).subtracting(listed) { try? store.unlink(name) }
+        return made
     }
 
     /// Writes the files of the next generation without publishing it: beside a daemon's own generations.
@@ -214,6 +219,9 @@ package struct LogRebuild<Files: FileSystem> {
         }
         try store.keepAside(runs.union(damagedNames))
     }
+
+    /// Whether nobody else may use it: no daemon runs on it.
+    var ownsDirectory: Bool { unpublished != nil }
 
     private func isUnpublished(_ number: FileNumber) -> Bool {
         unpublished.map { number >= $0 } ?? false
