@@ -61,7 +61,7 @@ struct FileSetCheck<Files: FileSystem> {
         let shown = names.prefix(Self.asideNoteCountMax)
         for name in shown {
             report.add(
-                .note, "put aside at a start: not read, and under no checksum",
+                .note, "put aside by a start or rebuild: not read, and under no checksum",
                 in: "\(folder)/\(name)")
         }
         if names.count > shown.count {

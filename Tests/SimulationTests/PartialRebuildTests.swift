@@ -199,40 +199,142 @@ struct PartialRebuildTests {
         }
     }
 
-    @Test(
-        "an offline rebuild seals segments again whose footers are bad, and no damaged file stays; not where blocks are bad too",
-        arguments: [false, true])
-    func footers(hasExpired: Bool) throws {
+    /// With the footers of all segments damaged.
+    private func withoutFooters(
+        hasExpired: Bool
+    ) throws -> (files: SimulatedFileSystem, manifest: Manifest) {
         let base = hasExpired ? try expired(hasFooter: true) : try filled()
         let manifest = try newest(base)
         #expect(hasExpired != manifest.expired.isEmpty)
         #expect(manifest.sealed[0].number <= manifest.mergedEnd.segment)
-        let segments = manifest.sealed.map { FileName.segment($0.number).text }
+        for entry in manifest.sealed {
+            base.disk.damage(FileName.segment(entry.number).text) { $0[$0.count - 300] ^= 1 }
+        }
+        return (base, manifest)
+    }
+
+    private func rebuild(
+        _ files: SimulatedFileSystem
+    ) throws(StorageError) -> LogRebuild<SimulatedFileSystem>.Outcome {
+        let store = ManifestStore(files: files)
+        let newest: Manifest
+        do { newest = try store.readNewest(isWhole: false) } catch {
+            newest = try LogRebuild.manifest(of: files)
+        }
+        return try LogRebuild.all(of: newest, store)
+    }
+
+    private func expectSound(_ files: SimulatedFileSystem) throws {
+        try expectWhole(files)
+        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+        #expect(findings.isEmpty)
+    }
+
+    @Test(
+        "an offline rebuild seals segments again whose footers are bad, and nothing damaged stays",
+        arguments: [false, true])
+    func footers(hasExpired: Bool) throws {
+        let (base, manifest) = try withoutFooters(hasExpired: hasExpired)
         let runs = manifest.runs.map(\.fileName.text) + manifest.namesRuns.map(\.fileName.text)
-        for name in segments { base.disk.damage(name) { $0[$0.count - 300] ^= 1 } }
         for hasBadRuns in [false, true] {
             let left = base.disk.kill()
             if hasBadRuns { for name in runs { left.disk.damage(name) { $0[140] ^= 1 } } }
-            let store = ManifestStore(files: left)
-            let made = try LogRebuild.all(of: store.readNewest(isWhole: false), store)
-            #expect(made.losses.count == segments.count)
+            let made = try rebuild(left)
+            #expect(made.losses.count == manifest.sealed.count)
             #expect(made.losses.allSatisfy { $0.contains("sealed again from its blocks") })
             #expect(made.manifest.sealed.map(\.rowCount) == manifest.sealed.map(\.rowCount))
             #expect(made.manifest.shard.totals == manifest.shard.totals)
             #expect(try Set(left.names()).isDisjoint(with: runs) == hasBadRuns)
-            try expectWhole(left)
-            #expect(try Verifier.run(left).findings.allSatisfy { $0.kind == .note })
-            let again = try LogRebuild.all(of: store.readNewest(isWhole: false), store)
+            try expectSound(left)
+            let again = try rebuild(left)
             #expect(again.losses.isEmpty && again.manifest.sealed == made.manifest.sealed)
         }
-        base.disk.damage(segments[0]) { $0[Int(SegmentLayout.blocksOffset) + 60] ^= 1 }
-        let left = base.disk.kill()
-        let store = ManifestStore(files: left)
-        #expect(throws: StorageError.self) {
-            try LogRebuild.all(of: store.readNewest(isWhole: false), store)
+    }
+
+    @Test("no segment is sealed again where one of them has lost a block, or is another one")
+    func unsealed() throws {
+        let (base, manifest) = try withoutFooters(hasExpired: false)
+        let names = manifest.sealed.map { FileName.segment($0.number).text }
+        let sound = try filled()
+        let name = names[names.count / 2]
+        // As a start seals it again that has lost one of its blocks, and the run that has them.
+        let other = sound.disk.kill()
+        let run = try #require(manifest.runs(of: .rewardDays).first).fileName.text
+        other.disk.damage(run) { $0[20] ^= 1 }
+        other.disk.damage(names[0]) { bytes in
+            bytes[Int(SegmentLayout.blocksOffset) + 60] ^= 1
+            bytes[bytes.count - 300] ^= 1
         }
-        #expect(left.disk.contents(segments[0]) == base.disk.contents(segments[0]))
-        #expect(try newest(left) == manifest)
+        _ = try SteppedPipeline.open(other, clock: clock, seed: 5)
+        let exchanged = try #require(other.disk.contents(names[0]))
+        #expect(try newest(other).lost.count == 1)
+        for fault in 0..<4 {
+            let left = (fault == 3 ? sound : base).disk.kill()
+            switch fault {
+            case 0: left.disk.damage(name) { $0[Int(SegmentLayout.blocksOffset) + 60] ^= 1 }
+            case 1: left.disk.damage(name) { $0[20] ^= 1 }
+            case 2: left.disk.damage(name) { $0 = Array($0.prefix($0.count / 2)) }
+            default: left.disk.damage(names[0]) { $0 = exchanged }
+            }
+            let (images, before) = (names.map { left.disk.contents($0) }, try newest(left))
+            let error = #expect(throws: StorageError.self) { try rebuild(left) }
+            // Of a segment whose next one has no header nobody can say that it is whole.
+            let wrong = fault == 3 ? names[0] : fault == 1 ? names[names.count / 2 - 1] : name
+            #expect(error.map { "\($0)".contains(wrong) } == true, "\(fault): \(error as Any)")
+            #expect(names.map { left.disk.contents($0) } == images, "\(fault)")
+            #expect(try newest(left) == before, "\(fault)")
+        }
+    }
+
+    @Test("blocks that were lost before are no hindrance, and stay recorded as they were")
+    func recordedLoss() throws {
+        let left = try filled()
+        let manifest = try newest(left)
+        let name = FileName.segment(manifest.sealed[0].number).text
+        left.disk.damage(try #require(manifest.runs(of: .rewardDays).first).fileName.text) {
+            $0[20] ^= 1
+        }
+        left.disk.damage(name) { bytes in
+            bytes[Int(SegmentLayout.blocksOffset) + 60] ^= 1
+            bytes[bytes.count - 300] ^= 1
+        }
+        _ = try SteppedPipeline.open(left, clock: clock, seed: 5)
+        let next = left.disk.kill()
+        let before = (lost: try newest(next).lost, count: try DirectoryReading(next).eventCount)
+        #expect(before.lost.count == 1)
+        next.disk.damage(name) { $0[$0.count - 300] ^= 1 }
+        let made = try rebuild(next)
+        #expect(made.manifest.lost == before.lost)
+        #expect(try DirectoryReading(next).eventCount == before.count)
+        #expect(
+            try Verifier.run(next).findings.allSatisfy { [.note, .evidenceLost].contains($0.kind) })
+    }
+
+    @Test(
+        "a crash before every fifth operation of an offline rebuild leaves all counters, and to the next one the rest"
+    )
+    func offlineCrash() throws {
+        let (base, manifest) = try withoutFooters(hasExpired: false)
+        base.disk.damage(manifest.runs[0].fileName.text) { $0[140] ^= 1 }
+        var operation = base.disk.kill().disk.operationCount
+        var isWhole = false
+        while !isWhole {
+            let files = base.disk.kill()
+            files.disk.crash(beforeOperation: operation)
+            isWhole = (try? rebuild(files)) != nil
+            let left =
+                operation % 2 == 0
+                ? files.disk.kill() : files.disk.powerCut(seed: UInt64(operation))
+            if operation % 3 == 0 { _ = try SteppedPipeline.open(left, clock: clock, seed: 6) }
+            let next = left.disk.kill()
+            _ = try rebuild(next)
+            try expectWhole(next)
+            if operation % 3 != 0 {
+                let findings = try Verifier.run(next).findings.filter { $0.kind != .note }
+                #expect(findings.isEmpty, "\(operation): \(findings.prefix(2))")
+            }
+            operation += 5
+        }
     }
 
     /// What is wrong when a rebuild begins.

@@ -127,11 +127,11 @@ struct RebuildCommand: ParsableCommand {
             "Make manifest, names and counter tables again from the log; stop the daemon first.",
         discussion: """
             Merges the footers of all segments, and of expired ones, into one run of each table, and the \
-            names that the blocks introduced into one names run. A segment whose footer cannot be read is \
-            sealed again from its blocks. Where these cannot be read either, only names and tables that are \
-            damaged are made, as far as sound ones and the log have them; nothing changes where they have \
-            not. Damaged files that were replaced are removed at once, the others that were there before by \
-            the next start of the daemon; where the log has lost blocks, copies of the runs stay in aside/.
+            names that the blocks introduced into one names run. Segments whose footers cannot be read are \
+            sealed again from their blocks first, if none of these is damaged. Where footers have not all, \
+            only names and tables that are damaged are made, as far as sound ones and the log have them. \
+            Damaged files that are no longer needed go to aside/; sound ones that were there before are \
+            removed by the next start of the daemon.
             """)
 
     @Option(help: ArgumentHelp("The data directory.", valueName: "dir"))

@@ -69,8 +69,9 @@ extension VerifyReport {
             exitCode == 1
             ? "the log is sound: with the daemon stopped ingest-reader rebuild makes runs again, a footer or "
                 + "a verdict stays as it is"
-            : "run ingest-reader rebuild with the daemon stopped, which makes manifest, names, counters and footers "
-                + "again; restore from a copy what it does not mend, but files of a newer version: use that version"
+            : "stop the daemon, run ingest-reader rebuild and start it again, which makes manifest, names, "
+                + "counters and footers again; restore from a copy what verify names then, but files of a newer "
+                + "version: use that version"
         return "verify found \(summary), \(directory), \(advice)"
     }
 

@@ -64,10 +64,39 @@ struct SegmentPlan<Files: FileSystem> {
         return intact
     }
 
-    /// The first blocks that are lost.
-    var firstLost: LostRange? {
-        for case .lose(let lost) in steps { return lost }
-        return nil
+    /// Whether the segment has its header, every block that `entry` counts but those that are known to be `lost`, and ends
+    /// where the log goes on: links from block to block say that they are the same.
+    func isWhole(_ entry: SealedSegment, lost known: [LostRange], upTo next: LogAnchor?) -> Bool {
+        var (rowCount, lost): (UInt64, [LostRange]) = (0, intact?.footer.lost ?? [])
+        for step in steps {
+            switch step {
+            case .keep(_, let header): rowCount += UInt64(header.rowCount)
+            case .lose(let range): lost.append(range)
+            }
+        }
+        let places = { (range: LostRange) in
+            range.firstBlock..<range.firstBlock &+ range.blockCount
+        }
+        guard var next, survey.header != nil, torn == nil, ordinal == entry.blockCount,
+            rowCount == entry.rowCount, lost.map(places) == known.map(places)
+        else { return false }
+        // The link behind a lost block is to that.
+        if lost.last.map(places)?.upperBound == ordinal {
+            next.previousChecksum = end.previousChecksum
+        }
+        return end == next
+    }
+
+    /// Says of lost ranges what was said of them when they were lost.
+    mutating func recall(_ lost: [LostRange]) {
+        for (place, step) in steps.enumerated() {
+            guard case .lose(let range) = step,
+                let known = lost.first(where: {
+                    $0.firstBlock == range.firstBlock && $0.blockCount == range.blockCount
+                })
+            else { continue }
+            steps[place] = .lose(known)
+        }
     }
 
     /// Puts header and footer aside too: of a segment that was sealed, they were damaged.

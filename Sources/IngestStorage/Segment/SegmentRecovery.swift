@@ -36,7 +36,7 @@ package enum SegmentRecovery {
         let repaired = try FooterRepair(
             of: manifest.level0.indices, files: files, manifest: manifest, now: now,
             usesReserve: usesReserve, mayLose: true
-        ) { keys }.run()
+        ).run { keys }
         let manifest = repaired.manifest
         let surveys = try survey(files, manifest, bound: bound)
         try checkContinuity(surveys, manifest, path: files.path)
@@ -178,6 +178,8 @@ struct SegmentCopy<Files: FileSystem> {
     let directory: DirectoryID
     let now: Int64
     var usesReserve = false
+    /// Whether a block with sound bytes that no encoder of ours makes is lost; else it is an error.
+    var mayLose = true
     /// Of the segments so far.
     private var keys: [RewardKey]
     private let buffer = ReadBuffer()
@@ -221,7 +223,7 @@ struct SegmentCopy<Files: FileSystem> {
             // Nothing less will do, and whoever has to make room wants to know how much.
             throw .diskFull(
                 path: path,
-                call: "copy of an unsealed segment of \(plan.survey.byteCount) bytes, \(call)",
+                call: "copy of a segment of \(plan.survey.byteCount) bytes, \(call)",
                 errno: errno)
         }
         try files.syncDirectory()
@@ -315,6 +317,9 @@ struct SegmentCopy<Files: FileSystem> {
                     }
                 } else {
                     // Sound bytes that no encoder of ours makes: as a bad block.
+                    guard mayLose else {
+                        throw .corrupt(path: file.path, offset: offset, detail: "bad block")
+                    }
                     let range = offset..<offset + UInt64(header.byteCount)
                     segment.add(SegmentPlan<Files>.lost(header, at: range))
                     aside.append(range)

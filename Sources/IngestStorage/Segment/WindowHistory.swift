@@ -5,47 +5,57 @@ import IngestFormat
 /// where the file is gone. Those of level 0, of whose counters there is nothing else; or those whose runs are
 /// made again too. Counters that runs have already stay as they are.
 ///
-/// Where it may not lose blocks it seals those alone that have all of theirs.
+/// Where it may not lose anything it looks at all of them first, and seals none unless each has all of its blocks.
 ///
-/// **Cost** The footers where there is nothing to do; otherwise such a segment twice, and all footers.
+/// **Cost** The footers where there is nothing to do; otherwise such a segment twice or three times, and all footers.
 struct FooterRepair<Files: FileSystem> {
     let files: Files
     /// Places in the manifest's list.
     private let range: Range<Int>
     private(set) var manifest: Manifest
-    /// Asked for where there is something to seal.
-    let keys: () throws(StorageError) -> [RewardKey]
     let now: Int64
     let usesReserve: Bool
     let mayLose: Bool
 
     init(
         of range: Range<Int>, files: Files, manifest: Manifest, now: Int64,
-        usesReserve: Bool = false, mayLose: Bool,
-        keys: @escaping () throws(StorageError) -> [RewardKey]
+        usesReserve: Bool = false, mayLose: Bool
     ) {
         self.range = range
         self.usesReserve = usesReserve
         self.mayLose = mayLose
         self.files = files
         self.manifest = manifest
-        self.keys = keys
         self.now = now
     }
 
+    /// - Parameter readKeys: asked where there is something to seal.
     /// - Returns: what was sealed again, and the manifest with that in it, of the same generation.
-    /// **Errors** As `SegmentRecovery.run`; `corrupt` for blocks that are lost and may not be.
-    consuming func run() throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest)
-    {
+    /// **Errors** As `SegmentRecovery.run`; `corrupt` for what is lost and may not be: nothing has changed then.
+    consuming func run(
+        keys readKeys: () throws(StorageError) -> [RewardKey]
+    ) throws(StorageError) -> (segments: [RecoveredSegment], manifest: Manifest) {
+        var places: [Int] = []
+        for place in range where try !isReadable(manifest.sealed[place]) { places.append(place) }
+        if places.isEmpty { return ([], manifest) }
+        if !mayLose { for place in places { _ = try plan(place) } }
+        let keys = try readKeys()
         var repaired: [RecoveredSegment] = []
-        for (place, entry) in zip(range, manifest.sealed[range]) {
-            if try isReadable(entry) { continue }
-            let segment = try seal(entry, place)
+        for place in places {
+            let (plan, windows) = try plan(place)
+            var copy = SegmentCopy(
+                files: files, directory: manifest.directory, keys: keys, now: now)
+            (copy.usesReserve, copy.mayLose) = (usesReserve, mayLose)
+            var segment = try copy.seal(plan, windows: windows)
+            segment.repair =
+                plan.survey.path == nil
+                ? .missing : mayLose && plan.intact != nil ? .exchanged : .damaged
             manifest.sealed[place] = segment.file.entry
-            manifest.replaceLost(of: entry.number, by: segment.file.footer.lost)
+            manifest.replaceLost(
+                of: manifest.sealed[place].number, by: segment.file.footer.lost)
             repaired.append(segment)
         }
-        if !repaired.isEmpty, let totals = try LogTotals(sealedIn: manifest, files) {
+        if let totals = try LogTotals(sealedIn: manifest, files) {
             manifest.shard.totals = totals
         }
         return (repaired, manifest)
@@ -58,35 +68,34 @@ struct FooterRepair<Files: FileSystem> {
         } != nil
     }
 
-    private func seal(
-        _ entry: SealedSegment, _ place: Int
-    ) throws(StorageError) -> RecoveredSegment {
+    private func plan(
+        _ place: Int
+    ) throws(StorageError) -> (plan: SegmentPlan<Files>, windows: SenderWindows) {
+        let entry = manifest.sealed[place]
         let name = FileName.segment(entry.number).text
         let survey =
             try files.names().contains(name)
             ? SegmentSurvey(entry.number, directory: manifest.directory, in: files)
             : SegmentSurvey(missing: entry.number)
         let (start, windows) = try before(place)
+        let next = try anchor(behind: entry)
         // Where nothing is left to say it: the commits that the manifest counts behind it.
         let count = manifest.sealed[place...].reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
         var plan = SegmentPlan(
-            survey, start: start ?? LogAnchor(cutOf: manifest).moved(back: count),
-            next: try anchor(behind: entry),
+            survey, start: start ?? LogAnchor(cutOf: manifest).moved(back: count), next: next,
             bound: LogPosition(segment: entry.number, blockCount: entry.blockCount),
             directory: manifest.directory, origin: manifest.origin, now: now)
-        if !mayLose, let lost = plan.firstLost {
+        let lost = manifest.lost.filter { $0.segment == entry.number }
+        guard mayLose || plan.isWhole(entry, lost: lost, upTo: next) else {
             throw .corrupt(
-                path: "\(files.path)/\(name)", offset: lost.offset,
-                detail: "block \(lost.firstBlock) cannot be read, and the footer neither")
+                path: "\(files.path)/\(name)", offset: 0,
+                detail:
+                    "the footer cannot be read, and header or blocks are not those that were sealed"
+            )
         }
+        plan.recall(lost)
         plan.putEndsAside()
-        var copy = SegmentCopy(
-            files: files, directory: manifest.directory, keys: try keys(), now: now)
-        copy.usesReserve = usesReserve
-        var sealed = try copy.seal(plan, windows: windows)
-        sealed.repair =
-            survey.path == nil ? .missing : plan.intact != nil ? .exchanged : .damaged
-        return sealed
+        return (plan, windows)
     }
 
     /// Where the log goes on behind a segment: as the next one says, or the manifest.

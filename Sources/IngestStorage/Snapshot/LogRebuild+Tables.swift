@@ -70,7 +70,7 @@ extension LogRebuild {
         isLossy = isLossy || loss != .nothing || !next.lost.isEmpty
         let places = next.sealed.indices.filter { span.contains(next.sealed[$0].number) }
         var left = (places.first ?? 0)..<(places.last ?? -1) + 1
-        if ownsDirectory { try repair(left) }
+        if loss == .blocks { try repair(left) }
         var whole = TableMerge(for: next, in: store.files)
         try addExpired(next.expired.filter { span.contains($0.span.firstSegment) }, to: &whole)
         while left.count > Limits.level0MergeCountMax {
@@ -112,11 +112,9 @@ extension LogRebuild {
             let name = FileName.segment(segment.number).text
             if !names.contains(name) { throw .notFound(path: "\(store.files.path)/\(name)") }
         }
-        let (store, manifest) = (store, next)
         let repaired = try FooterRepair(
-            of: places, files: store.files, manifest: manifest, now: manifest.createdAt,
-            mayLose: loss == .blocks
-        ) { () throws(StorageError) in try store.readKeys(of: manifest) }.run()
+            of: places, files: store.files, manifest: next, now: next.createdAt, mayLose: true
+        ).run { [store, next] () throws(StorageError) in try store.readKeys(of: next) }
         losses += RecoveryReport.messages(of: repaired.segments)
         next = repaired.manifest
     }

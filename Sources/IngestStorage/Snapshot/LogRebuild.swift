@@ -84,32 +84,67 @@ package struct LogRebuild<Files: FileSystem> {
     }
 
     /// Makes all tables again, of footers alone, into one run of each, and the names that are bad or lost: `ingest-reader
-    /// rebuild`. Where the footers have not all, the runs that are bad, a page of them too, and the names. What was damaged goes,
-    /// since nobody can read it.
+    /// rebuild`. Where the footers have not all, the runs that are bad, a page of them too, and the names. Before that, segments
+    /// are sealed again whose footers cannot be read, if all of them have all of their blocks. Each step is a generation.
+    /// What cannot be read, and the last one does not name, goes to `aside/`.
     ///
     /// **Errors** As `run`; what footers lack, where neither runs nor names are bad. Nothing is given up.
     package static func all(
         of newest: Manifest, _ store: ManifestStore<Files>
     ) throws(StorageError) -> Outcome {
         let bad = try store.badRuns(of: newest) ?? BadRuns()
-        let whole = try complete(newest, bad, store)
-        let pages = try store.damagedNames(of: whole.namesRuns, whole.directory)
-        let damaged = try store.damagedRuns(of: whole.runs, whole.directory)
+        var made: Outcome = (try complete(newest, bad, store), [])
+        let pages = try store.damagedNames(of: made.manifest.namesRuns, newest.directory)
+        let damaged = try store.damagedRuns(of: made.manifest.runs, newest.directory)
+            .union(bad.counterRuns)
         var isBad = bad.areNamesBad || !pages.isEmpty
         // What is lost may be in blocks that have come back from a copy.
-        if !isBad { isBad = try store.lostText(of: whole) != nil }
-        let names = isBad ? Names.made : .kept
-        var made: Outcome
+        if !isBad { isBad = try store.lostText(of: made.manifest) != nil }
+        if isBad { made = try run(store, after: made.manifest, names: .made, bad: []) }
+        var refusal: StorageError?
+        var sealed: Outcome = (made.manifest, [])
+        do throws(StorageError) { sealed = try sealAgain(made.manifest, store) } catch {
+            guard error.damagedFile != nil else { throw error }
+            refusal = error
+        }
+        var losses = made.losses + sealed.losses
         do throws(StorageError) {
-            made = try run(store, after: whole, names: names)
+            made = try run(store, after: sealed.manifest)
         } catch {
             guard error.damagedFile != nil else { throw error }
-            if damaged.isEmpty && !isBad { throw error }
-            made = try run(store, after: whole, names: names, bad: damaged)
+            if damaged.isEmpty && !isBad { throw refusal ?? error }
+            made = try run(store, after: sealed.manifest, bad: damaged)
         }
-        let listed = Set(made.manifest.fileNames)
-        for name in damaged.union(pages).subtracting(listed) { try? store.unlink(name) }
-        return made
+        losses += made.losses
+        try store.putDamagedAside(behind: made.manifest)
+        return (made.manifest, losses)
+    }
+
+    /// Seals segments again whose footers cannot be read, and publishes that: none where one of them lacks a block. Segments that
+    /// runs cover only where these can be made again, since they say which footers they are of.
+    ///
+    /// **Errors** `corrupt` for a segment that lacks one: nothing has changed then. Those of writing.
+    private static func sealAgain(
+        _ manifest: Manifest, _ store: ManifestStore<Files>
+    ) throws(StorageError) -> Outcome {
+        var isWhole = true
+        for entry in manifest.expired {
+            let count = try StorageError.readable { () throws(StorageError) in
+                let run = try RunReader(entry.run, directory: manifest.directory, in: store.files)
+                try run.checkPages()
+                return try run.readExpired().missingCount
+            }
+            isWhole = isWhole && count == 0
+        }
+        let repaired = try FooterRepair(
+            of: isWhole ? manifest.sealed.indices : manifest.level0.indices, files: store.files,
+            manifest: manifest, now: manifest.createdAt, mayLose: false
+        ).run { () throws(StorageError) in try store.readKeys(of: manifest) }
+        if repaired.segments.isEmpty { return (manifest, []) }
+        var next = repaired.manifest
+        next.generation = manifest.generation.next
+        try store.publish(next)
+        return (next, RecoveryReport.messages(of: repaired.segments))
     }
 
     /// Writes the files of the next generation without publishing it: beside a daemon's own generations.
@@ -219,9 +254,6 @@ package struct LogRebuild<Files: FileSystem> {
         }
         try store.keepAside(runs.union(damagedNames))
     }
-
-    /// Whether nobody else may use it: no daemon runs on it.
-    var ownsDirectory: Bool { unpublished != nil }
 
     private func isUnpublished(_ number: FileNumber) -> Bool {
         unpublished.map { number >= $0 } ?? false

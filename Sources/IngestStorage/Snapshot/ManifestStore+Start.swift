@@ -110,6 +110,35 @@ extension ManifestStore {
         for name in kept { try aside.keep(name) }
     }
 
+    /// Puts derived files aside that cannot be read and that a manifest does not name: nobody needs them, and whoever checks all
+    /// files would find them.
+    ///
+    /// **Cost** Reads the derived files that are there.
+    func putDamagedAside(behind manifest: Manifest) throws(StorageError) {
+        let listed = Set(manifest.fileNames)
+        for name in try files.names().compactMap({ FileName($0) })
+        where !listed.contains(name) && name != .manifest(manifest.generation) {
+            let isSound: Bool? = try StorageError.readable { () throws(StorageError) in
+                switch name {
+                case .manifest(let generation): _ = try read(generation)
+                case .run(let table, let number) where table.isNames && table.isDerived:
+                    let entry = try namesEntry(number, of: table, manifest.directory)
+                    try NamesRunReader(entry, directory: manifest.directory, in: files).checkPages()
+                case .run(let table, let number) where table.isDerived:
+                    let entry = try runHeader(number, of: table, manifest.directory).entry
+                    let run = try RunReader(entry, directory: manifest.directory, in: files)
+                    try run.checkPages()
+                    if table == .rewardDays { _ = try run.readSegments() }
+                default: break
+                }
+                return true
+            }
+            if isSound != nil { continue }
+            try keepAside([name])
+            try unlink(name)
+        }
+    }
+
     /// Checks that every expired run that a manifest names, and its names, is there, as long as it says, with its
     /// header and index: the log has nothing else of those segments.
     ///
