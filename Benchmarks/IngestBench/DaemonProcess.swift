@@ -113,8 +113,6 @@ final class DaemonProcess {
         let udp: String
     }
 
-    var isRunning: Bool { process.isRunning }
-
     /// SIGTERM, and the seconds until it was gone.
     func stop() throws -> Double {
         let startedAt = SenderClock.monotonicNanoseconds()

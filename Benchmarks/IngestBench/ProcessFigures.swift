@@ -35,8 +35,6 @@ struct ProcessFigures {
         }
     }
 
-    var cpuNanoseconds: UInt64 { userNanoseconds + systemNanoseconds }
-
     /// Time on a core of the threads whose name has this in it.
     func nanoseconds(ofThread name: String) -> UInt64 {
         threadNanoseconds.reduce(0) { $0 + ($1.key.contains(name) ? $1.value : 0) }

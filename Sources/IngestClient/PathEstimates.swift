@@ -159,7 +159,7 @@ struct ProbeTimer: Sendable {
 
     /// An ack told of packets, or that they are there.
     /// - Returns: whether nothing had got through.
-    mutating func heard(now: UInt64) -> Bool {
+    mutating func heard() -> Bool {
         defer { isBlackHole = false }
         (doublingCount, fruitlessCount, firesAt) = (0, 0, .max)
         return isBlackHole

@@ -280,7 +280,7 @@ extension SenderStream {
         timers.progressed(now: now)
         // It has taken packets.
         timers.unblocked()
-        if probe.heard(now: now) { beginAgain(now: now) }
+        if probe.heard() { beginAgain(now: now) }
         if congestion.inFlightCount > 0 { probe.pending(now: now) }
         pump(now: now)
     }
@@ -379,7 +379,7 @@ extension SenderStream {
             totals.receiver = ack.sums.map { EventSender.ReceiverCounts($0) }
         }
         if let newest = change.newest { probe.measured(now - min(now, newest.at)) }
-        let wasBlackHole = change.ackedPackets > 0 && probe.heard(now: now)
+        let wasBlackHole = change.ackedPackets > 0 && probe.heard()
         congestion.acked(change.progress, newest: change.newest, now: now)
         if wasBlackHole { beginAgain(now: now) }
         totals.eventsSent += change.unsentEvents

@@ -98,10 +98,9 @@ package struct LedgerSum: Sendable {
     }
 }
 
-// MARK: The laws
+// MARK: The law of packets
 //
-// They hold at every durable cut, each with its one function: of packets for every framed sender epoch, of
-// events for every block, and so for every stretch of the log.
+// It holds at every durable cut, for every framed sender epoch, and so for every stretch of the log.
 
 /// What became of the packets of one framed sender epoch, over the whole log or a stretch of it.
 ///
@@ -165,63 +164,4 @@ extension LedgerEntry {
 
     /// Events of the packets that were consumed.
     package var decodedCount: UInt64 { events.reduce(0) { $0.saturatingSum($1) } }
-}
-
-/// What became of the events of some blocks, by the ledger and by the rows.
-///
-/// The law: each event that was decoded is of one verdict, and is a row with that verdict, but that malformed ones and those
-/// of another business have none, and of the other refusals and conflicts only those whose names were known. So rows and
-/// ledger say the same of counted events; of events that left no row the ledger is the only witness. Events come with
-/// packets that were consumed.
-package enum EventBalance {
-    /// A term of the law that is not the same on both sides.
-    package struct Difference: Hashable, Sendable {
-        package let what: String
-        package let got: UInt64
-        package let expected: UInt64
-    }
-
-    /// In what the law does not hold; empty if it does.
-    /// - Parameters:
-    ///   - entries: the ledger of the blocks, each with all codes.
-    ///   - rows: of the same blocks, by `Verdict`.
-    package static func differences(
-        between entries: [LedgerEntry], and rows: [UInt64]
-    ) -> [Difference] {
-        var found: [Difference] = []
-        for verdict in Verdict.allCases {
-            let index = Int(verdict.rawValue)
-            let events = entries.reduce(UInt64(0)) { $0.saturatingSum($1.events[index]) }
-            let isKept =
-                switch verdict {
-                case .malformed, .wrongBusiness: rows[index] == 0
-                case _ where verdict.isRefusal || verdict == .conflict: events >= rows[index]
-                default: events == rows[index]
-                }
-            if isKept { continue }
-            found.append(
-                Difference(what: "events \(verdict.name)", got: events, expected: rows[index]))
-        }
-        for entry in entries where entry.accepted == 0 && entry.decodedCount > 0 {
-            found.append(
-                Difference(
-                    what: "events without a packet of \(entry.key)", got: entry.decodedCount,
-                    expected: 0))
-        }
-        return found
-    }
-}
-
-extension LedgerEntry {
-    fileprivate var accepted: UInt64 { packets[Int(PacketResult.accepted.rawValue)] }
-}
-
-extension SenderKey: CustomStringConvertible {
-    package var description: String {
-        switch kind {
-        case .framed where self == .others: "other senders"
-        case .framed: "sender \(sender.rawValue) epoch \(epoch.rawValue)"
-        default: "\(kind) senders"
-        }
-    }
 }

@@ -45,16 +45,6 @@ package struct ByteWriter {
     /// Writes over one byte that was appended before, at `offset`.
     package mutating func patch(u8 value: UInt8, at offset: Int) { bytes[offset] = value }
 
-    /// Writes over four bytes that were appended before, at `offset`.
-    package mutating func patch(u32 value: UInt32, at offset: Int) {
-        for i in 0..<4 { bytes[offset + i] = UInt8(truncatingIfNeeded: value >> (8 * i)) }
-    }
-
-    /// Writes over eight bytes that were appended before, at `offset`.
-    package mutating func patch(u64 value: UInt64, at offset: Int) {
-        for i in 0..<8 { bytes[offset + i] = UInt8(truncatingIfNeeded: value >> (8 * i)) }
-    }
-
     private mutating func append<Value: BitwiseCopyable>(raw value: Value) {
         // SAFETY: the buffer is the value's own storage and is only copied.
         unsafe withUnsafeBytes(of: value) { unsafe bytes.append(contentsOf: $0) }
@@ -120,8 +110,6 @@ package struct ByteWriter {
     package mutating func readArray(_ count: Int) -> [UInt8]? {
         unsafe readBytes(count).map { unsafe Array($0) }
     }
-
-    package mutating func skip(_ count: Int) -> Bool { unsafe readBytes(count) != nil }
 
     /// Moves past `count` reserved bytes; `false`, and nothing moved, unless all of them are zero.
     package mutating func skipZeros(_ count: Int) -> Bool {

@@ -55,11 +55,6 @@ import CIngestLinux
         hash &+ UInt64(type) &* 0x9E37_79B9_7F4A_7C15
     }
 
-    /// Hash of an event of a type by its id of 1 to 64 bytes within its business.
-    package func event(business: [UInt8], id: [UInt8], type: EventType) -> UInt64 {
-        Self.event(event(business: business, id: id), ofType: type.rawValue)
-    }
-
     /// Hash of an event id of 1 to 64 bytes within its business.
     package func event(business: [UInt8], id: [UInt8]) -> UInt64 {
         let businessHash = name(business)
@@ -167,11 +162,6 @@ extension KeyedHash {
 public struct PairHash: Hashable, Sendable, BitwiseCopyable {
     public let low: UInt64
     public let tag: UInt32
-
-    public init(low: UInt64, tag: UInt32) {
-        self.low = low
-        self.tag = tag
-    }
 }
 
 /// The finish of SplitMix64.

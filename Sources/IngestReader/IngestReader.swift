@@ -72,15 +72,13 @@ public struct IngestReader: Sendable {
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) -> Iteration
     ) throws(ReaderError) {
-        try forEachRow(query, body)
+        try query.forEachRow(in: CounterQuery(snapshot)) { body($0) == .next }
     }
 
     public func forEachReward(
         _ query: RewardsQuery = RewardsQuery(), _ body: (RewardRow) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachReward(query) { row in held.hold { try body(row) } }
-        }
+        try rethrowing(body) { try forEachReward(query, $0) }
     }
 
     /// Gives business-days, bytewise by `{businessId}#{date}`.
@@ -90,15 +88,13 @@ public struct IngestReader: Sendable {
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) -> Iteration
     ) throws(ReaderError) {
-        try forEachRow(query, body)
+        try query.forEachRow(in: CounterQuery(snapshot)) { body($0) == .next }
     }
 
     public func forEachDay(
         _ query: DaysQuery = DaysQuery(), _ body: (DayRow) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachDay(query) { row in held.hold { try body(row) } }
-        }
+        try rethrowing(body) { try forEachDay(query, $0) }
     }
 
     /// Gives reward-days, bytewise by reward, then business, then date.
@@ -108,15 +104,13 @@ public struct IngestReader: Sendable {
     public func forEachRewardDay(
         _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) -> Iteration
     ) throws(ReaderError) {
-        try forEachRow(query, body)
+        try query.forEachRow(in: CounterQuery(snapshot)) { body($0) == .next }
     }
 
     public func forEachRewardDay(
         _ query: RewardDaysQuery = RewardDaysQuery(), _ body: (RewardDayRow) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachRewardDay(query) { row in held.hold { try body(row) } }
-        }
+        try rethrowing(body) { try forEachRewardDay(query, $0) }
     }
 
     /// Gives events in the order of the log, from the oldest that retention has left.
@@ -135,9 +129,7 @@ public struct IngestReader: Sendable {
     public func forEachEvent(
         _ query: EventsQuery = EventsQuery(), _ body: (EventRow) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachEvent(query) { row in held.hold { try body(row) } }
-        }
+        try rethrowing(body) { try forEachEvent(query, $0) }
     }
 
     /// Gives the rows of an event one by one, as `find`.
@@ -159,11 +151,7 @@ public struct IngestReader: Sendable {
     public func forEachFound(
         eventID: [UInt8], business: String, _ body: (FoundEvent) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachFound(eventID: eventID, business: business) { row in
-                held.hold { try body(row) }
-            }
-        }
+        try rethrowing(body) { try forEachFound(eventID: eventID, business: business, $0) }
     }
 
     /// Gives counters by campaign and source, bytewise by reward, business, campaign and source; events without both are a
@@ -187,9 +175,7 @@ public struct IngestReader: Sendable {
     public func forEachCampaign(
         _ query: CampaignsQuery = CampaignsQuery(), _ body: (CampaignRow) throws -> Iteration
     ) throws {
-        try holdingErrors { held in
-            try forEachCampaign(query) { row in held.hold { try body(row) } }
-        }
+        try rethrowing(body) { try forEachCampaign(query, $0) }
     }
 
     /// Gives the ranges of a listing, of which the next one is folded on a thread of its own meanwhile.
@@ -199,21 +185,12 @@ public struct IngestReader: Sendable {
     package func forEachRange(
         of listing: some CounterListing, _ body: (ListedRange) throws -> Void
     ) throws {
-        try holdingErrors { held in
-            try listing.forEachRange(in: CounterQuery(snapshot)) { range in
-                let step = held.hold {
-                    try body(range)
-                    return .next
-                }
-                return step == .next
-            }
+        try rethrowing { (range: ListedRange) in
+            try body(range)
+            return .next
+        } list: { body in
+            try listing.forEachRange(in: CounterQuery(snapshot)) { body($0) == .next }
         }
-    }
-
-    private func forEachRow<Listing: CounterListing>(
-        _ listing: Listing, _ body: (Listing.Row) -> Iteration
-    ) throws(ReaderError) {
-        try listing.forEachRow(in: CounterQuery(snapshot)) { body($0) == .next }
     }
 
     // MARK: All rows at once
@@ -285,23 +262,22 @@ public struct IngestReader: Sendable {
     package func rowCountMax(of table: TableKind) -> UInt64 { snapshot.rowCountMax(of: table) }
 }
 
-/// The error of a body of a listing, whose own errors are all of one type: it ends the listing, and comes out behind it
-/// as it was.
-private struct HeldError {
-    fileprivate var error: (any Error)?
-
-    mutating func hold(_ body: () throws -> Iteration) -> Iteration {
-        do { return try body() } catch {
-            self.error = error
-            return .stop
+/// Lists for a body that may throw: its error ends the listing, whose own are all of one type, and comes out behind it as
+/// it was.
+private func rethrowing<Row>(
+    _ body: (Row) throws -> Iteration, list: ((Row) -> Iteration) throws -> Void
+) throws {
+    // A function that was passed here takes no closure that captures another one.
+    try withoutActuallyEscaping(body) { body in
+        var thrown: (any Error)?
+        try list { row in
+            do { return try body(row) } catch {
+                thrown = error
+                return .stop
+            }
         }
+        if let thrown { throw thrown }
     }
-}
-
-private func holdingErrors(_ list: (inout HeldError) throws -> Void) throws {
-    var held = HeldError()
-    try list(&held)
-    if let error = held.error { throw error }
 }
 
 /// All rows of a listing.

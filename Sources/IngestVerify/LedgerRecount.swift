@@ -113,7 +113,7 @@ struct LedgerRecount: Sendable {
     func held(_ footer: [LedgerEntry]) -> [VerifyReport.Held] {
         var held: [VerifyReport.Held] = [("senders in the ledger", footer.count, sums.count)]
         for entry in footer {
-            let what = "ledger of \(entry.key.text)"
+            let what = "ledger of \(entry.key)"
             guard let sum = sums[entry.key] else {
                 held.append((what, "an entry", "none"))
                 continue
@@ -188,7 +188,7 @@ enum EventBalance {
             LedgerRecount.add(entry.events, to: &sums)
             if entry.packets[Int(PacketResult.accepted.rawValue)] > 0 { continue }
             let count = entry.events.reduce(UInt64(0)) { $0.saturatingSum($1) }
-            if count > 0 { held.append(("events without a packet of \(entry.key.text)", count, 0)) }
+            if count > 0 { held.append(("events without a packet of \(entry.key)", count, 0)) }
         }
         for verdict in Verdict.allCases {
             let (events, rowCount) = (sums[Int(verdict.rawValue)], rows[Int(verdict.rawValue)])
@@ -209,16 +209,6 @@ enum EventBalance {
 extension LedgerEntry {
     fileprivate var timesText: String {
         seen.map { "\($0.lowerBound) to \($0.upperBound)" } ?? "none"
-    }
-}
-
-extension SenderKey {
-    var text: String {
-        switch kind {
-        case .framed where self == .others: "other senders"
-        case .framed: "sender \(sender.rawValue) epoch \(epoch.rawValue)"
-        default: "\(kind) senders"
-        }
     }
 }
 

@@ -247,7 +247,7 @@ struct WindowRecount {
         if before == nil && (sum.begin == nil || sum.rest.delta.start != sum.begin) {
             if isWhole && (received > 0 || delta != WindowDelta()) {
                 report.add(
-                    .difference, "packets of \(key.text) before its window", in: file,
+                    .difference, "packets of \(key) before its window", in: file,
                     got: "\(received) received", expected: "a start")
             }
             return
@@ -261,7 +261,7 @@ struct WindowRecount {
         if openBefore.saturatingSum(announced) == sums { return }
         let lead = openBefore > 0 ? "\(openBefore) open before + " : ""
         report.add(
-            .difference, "packets of \(key.text) do not add up", in: file,
+            .difference, "packets of \(key) do not add up", in: file,
             got: "\(lead)\(announced) announced",
             expected: "\(received) received + \(delta.missingCount) missing "
                 + "+ \(after.openCount) open")
@@ -278,7 +278,7 @@ struct WindowRecount {
             let (got, expected) = (found[key].map { WindowState($0) }, open[key])
             if let got, let expected, expected.isStored(as: got) { continue }
             report.add(
-                .difference, "window of \(key.text) in the footer", in: file, at: stored.offset,
+                .difference, "window of \(key) in the footer", in: file, at: stored.offset,
                 got: got?.text ?? "none", expected: expected?.text ?? "none")
         }
         compare(stored.windows.expired, at: stored.offset, in: file, &report)
@@ -293,7 +293,7 @@ struct WindowRecount {
             let wrong = sum.checks.first { window.isConflict($0.sequence, check: $0.check) }
             guard let wrong else { continue }
             report.add(
-                .difference, "check of sequence \(wrong.sequence) of \(key.text) in the footer",
+                .difference, "check of sequence \(wrong.sequence) of \(key) in the footer",
                 in: segment.file, at: stored.offset, got: "another",
                 expected: "\(wrong.check)")
         }

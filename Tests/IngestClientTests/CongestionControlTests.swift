@@ -326,7 +326,7 @@ struct CongestionControlTests {
             timer.answered(now: 8, acked: 0), timer.answered(now: 8, acked: 1)
         )
         #expect(isFruitless && !isFruitful && timer.isBlackHole && timer.firesAt == 8)
-        let wasHole = timer.heard(now: 9)
+        let wasHole = timer.heard()
         #expect(wasHole && !timer.isBlackHole && timer.wait == first && timer.firesAt == .max)
         timer.measured(.max)
         #expect(timer.wait == ProbeTimer.waitMax)

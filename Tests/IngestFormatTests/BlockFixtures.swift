@@ -1,5 +1,6 @@
-import IngestFormat
 import TestSupport
+
+@testable import IngestFormat
 
 /// One row as a value, so that tests compare rows and not columns.
 struct Row: Equatable {

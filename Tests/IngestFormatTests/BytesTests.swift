@@ -35,7 +35,6 @@ struct BytesTests {
             #expect(reader.readU64() == nil)
             #expect(reader.readArray(4) == nil)
             #expect(reader.readArray(-1) == nil)
-            #expect(reader.skip(Int.max) == false)
             #expect(reader.skipZeros(1) == false)
             #expect(reader.seek(to: 4) == false)
             #expect(reader.seek(to: -1) == false)
@@ -77,9 +76,8 @@ struct BytesTests {
 
     @Test func `A patch writes over what was appended`() {
         var writer = ByteWriter()
-        writer.append(zeroCount: 16)
-        writer.patch(u32: 0x0403_0201, at: 0)
-        writer.patch(u64: 0x0C0B_0A09_0807_0605, at: 4)
-        #expect(writer.bytes == [UInt8](1...12) + [0, 0, 0, 0])
+        writer.append(zeroCount: 3)
+        writer.patch(u8: 7, at: 1)
+        #expect(writer.bytes == [0, 7, 0])
     }
 }

@@ -1,7 +1,8 @@
 import CIngestLinux
-import IngestFormat
 import TestSupport
 import Testing
+
+@testable import IngestFormat
 
 struct KeyedHashTests {
     private static let key = [UInt8](0..<32)

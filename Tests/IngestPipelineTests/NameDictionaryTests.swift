@@ -1,7 +1,7 @@
-import IngestFormat
 import TestSupport
 import Testing
 
+@testable import IngestFormat
 @testable import IngestPipeline
 
 @Suite("The dictionary of names")

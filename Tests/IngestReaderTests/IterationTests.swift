@@ -16,8 +16,8 @@ import Testing
             event.reward = "reward-\(number)"
             event.business = "shop"
             event.day = 20_000 + Int32(number)
-            event.eventHash = hash.event(
-                business: Array("shop".utf8), id: Array("one".utf8), type: event.type)
+            let id = hash.event(business: Array("shop".utf8), id: Array("one".utf8))
+            event.eventHash = KeyedHash.event(id, ofType: event.type.rawValue)
             return event
         }
         try fixture.append(events)

@@ -108,14 +108,14 @@ import Testing
         let expected = try read(run.makeCursor())
         let buffer = ReadBuffer()
         for row in stride(from: 0, to: count, by: 61).map({ expected[$0] }) {
-            let found = try run.rows(ofKey: UInt32(row[0]), buffer: buffer)
+            let found = try run.rows(of: CounterPoint(key: UInt32(row[0])), buffer: buffer)
             #expect(found.map { UInt64(bitPattern: Int64($0.day)) } == [row[1]])
             #expect(found.first?.counters[.impressions] == row[2])
             let none = try run.rows(
-                ofKey: UInt32(row[0]), columns: [], buffer: buffer)
+                of: CounterPoint(key: UInt32(row[0]), columns: []), buffer: buffer)
             #expect(none.first?.counters == CounterRow())
         }
-        #expect(try run.rows(ofKey: 0, buffer: buffer) == [])
+        #expect(try run.rows(of: CounterPoint(key: 0), buffer: buffer) == [])
         for keys in [0...0, 1...10, 500...600, 1_000...90_000, 0...UInt32.max] {
             let part = expected.filter { keys.contains(UInt32($0[0])) }
             #expect(try read(run.makeCursor(keys: keys)) == part, "\(keys)")
@@ -135,10 +135,12 @@ import Testing
         let second = run.index.entries[1]
         files.disk.damage(entry.fileName.text) { $0[128 + second.offset + 5] ^= 1 }
         let buffer = ReadBuffer()
-        let damaged = error(of: { try run.rows(ofKey: second.firstKey, buffer: buffer) })
+        let damaged = error(of: {
+            try run.rows(of: CounterPoint(key: second.firstKey), buffer: buffer)
+        })
         #expect(damaged?.exitCode == 65)
         let first = run.index.entries[0].firstKey
-        #expect(try run.rows(ofKey: first, buffer: buffer).count == 1)
+        #expect(try run.rows(of: CounterPoint(key: first), buffer: buffer).count == 1)
         let range = error(of: {
             try read(run.makeCursor(keys: second.firstKey...second.firstKey + 1))
         })

@@ -14,8 +14,6 @@ uint32_t ingest_crc32c_portable(uint32_t seed, const void *_Nullable bytes, size
 /// How many 16-byte subkeys the keyed hash derives from its key: 9 block masks (one for the header
 /// block, one for each of 8 data blocks), 4 round keys, 5 keys of the finish.
 #define INGEST_HASH_SUBKEY_COUNT 18
-/// The longest input of the keyed hash: its 8 data blocks.
-#define INGEST_HASH_BYTE_COUNT_MAX 128
 
 /// The domains: what is hashed as a name never meets what is hashed as an event id.
 #define INGEST_HASH_NAME 1

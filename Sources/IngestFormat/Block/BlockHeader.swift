@@ -52,11 +52,14 @@ package struct RewrittenCommits: Hashable, Sendable {
     package var lastAdmissionTime: Int64
     /// Header checksum of the last one as it was committed.
     package var lastChecksum: UInt32
+}
 
-    package init(count: UInt32, lastAdmissionTime: Int64, lastChecksum: UInt32) {
-        self.count = count
-        self.lastAdmissionTime = lastAdmissionTime
-        self.lastChecksum = lastChecksum
+extension RewrittenCommits {
+    /// All from the block `first` to `last`.
+    package init(from first: BlockHeader, to last: BlockHeader) {
+        self.init(
+            count: last.endOrdinal - first.context.blockOrdinal,
+            lastAdmissionTime: last.lastAdmissionTime, lastChecksum: last.chainChecksum)
     }
 }
 

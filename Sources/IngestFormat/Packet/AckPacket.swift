@@ -80,7 +80,6 @@ package struct AckPacket: Equatable, Sendable, BitwiseCopyable {
 
 extension AckPacket {
     package static let furtherWordCountMax = Limits.ackFurtherWordCountMax
-    package static let payloadByteCountMin = Offset.furtherWords(isAnswer: false)
 
     /// Of the whole packet, tag and all: 80 bytes, 96 with tag, 24 more in an answer to a heartbeat, and 8 a further word.
     package static func byteCount(

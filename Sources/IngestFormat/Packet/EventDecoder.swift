@@ -161,14 +161,12 @@ extension EventDecoder {
             }
             if wire.tag == EventTag.reward {
                 guard let place = unsafe wire.place(base) else { return false }
-                unsafe event.pointee.rewardOffset = place.offset
-                unsafe event.pointee.rewardByteCount = place.byteCount
+                unsafe (event.pointee.rewardOffset, event.pointee.rewardByteCount) = place
                 guard wire.step() else { break }
             }
             if wire.tag == EventTag.business {
                 guard let place = unsafe wire.place(base) else { return false }
-                unsafe event.pointee.businessOffset = place.offset
-                unsafe event.pointee.businessByteCount = place.byteCount
+                unsafe (event.pointee.businessOffset, event.pointee.businessByteCount) = place
                 guard wire.step() else { break }
             }
             if wire.tag == EventTag.timestamp {
@@ -178,14 +176,12 @@ extension EventDecoder {
             }
             if wire.tag == EventTag.eventID {
                 guard let place = unsafe wire.place(base) else { return false }
-                unsafe event.pointee.eventIDOffset = place.offset
-                unsafe event.pointee.eventIDByteCount = place.byteCount
+                unsafe (event.pointee.eventIDOffset, event.pointee.eventIDByteCount) = place
                 guard wire.step() else { break }
             }
             if wire.tag == EventTag.session {
                 guard let place = unsafe wire.place(base) else { return false }
-                unsafe event.pointee.sessionOffset = place.offset
-                unsafe event.pointee.sessionByteCount = place.byteCount
+                unsafe (event.pointee.sessionOffset, event.pointee.sessionByteCount) = place
                 guard wire.step() else { break }
             }
             if wire.tag == EventTag.consent {
@@ -201,8 +197,7 @@ extension EventDecoder {
             }
             if wire.tag == EventTag.platform {
                 guard let place = unsafe wire.place(base) else { return false }
-                unsafe event.pointee.platformOffset = place.offset
-                unsafe event.pointee.platformByteCount = place.byteCount
+                unsafe (event.pointee.platformOffset, event.pointee.platformByteCount) = place
                 guard wire.step() else { break }
             }
             if unsafe wire.at != roundStart { continue }
@@ -235,12 +230,10 @@ extension EventDecoder {
             unsafe event.pointee.spendMicros = Int64(bitPattern: value)
         case EventTag.campaign:
             guard let place = unsafe wire.place(base) else { return nil }
-            unsafe event.pointee.campaignOffset = place.offset
-            unsafe event.pointee.campaignByteCount = place.byteCount
+            unsafe (event.pointee.campaignOffset, event.pointee.campaignByteCount) = place
         case EventTag.source:
             guard let place = unsafe wire.place(base) else { return nil }
-            unsafe event.pointee.sourceOffset = place.offset
-            unsafe event.pointee.sourceByteCount = place.byteCount
+            unsafe (event.pointee.sourceOffset, event.pointee.sourceByteCount) = place
         case EventTag.invalidTraffic:
             guard let value = wire.smallVarint() else { return nil }
             let flag = EventDescriptor.Flags.isInvalidTraffic

@@ -40,6 +40,16 @@ package struct SenderKey: Hashable, Sendable, Comparable {
     }
 }
 
+extension SenderKey: CustomStringConvertible {
+    package var description: String {
+        switch kind {
+        case .framed where self == .others: "other senders"
+        case .framed: "sender \(sender.rawValue) epoch \(epoch.rawValue)"
+        default: "\(kind) senders"
+        }
+    }
+}
+
 /// What one sender epoch added to the ledger since the previous block (in a block), or over a whole
 /// segment (in its footer). A packet's rows, its entry here and its sequence are always in one block.
 ///
@@ -94,8 +104,6 @@ package struct WindowDelta: Hashable, Sendable {
     package var isExpired = false
 
     package init() {}
-
-    package var isEmpty: Bool { self == WindowDelta() }
 
     /// Whether it says anything that must be durable before an ack says it.
     package var movesFloor: Bool { start != nil || floor != nil || isExpired }

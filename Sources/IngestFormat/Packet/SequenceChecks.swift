@@ -138,8 +138,5 @@ package struct EventSums: Equatable, Sendable, BitwiseCopyable {
         return verdict
     }
 
-    /// Events that became anything.
-    package var total: UInt64 { counted.saturatingSum(repeated).saturatingSum(refused) }
-
     var refusedAndReason: UInt64 { UInt64(reasonCode) << 56 | refused }
 }

@@ -74,19 +74,6 @@ package struct SegmentFooter: Hashable, Sendable {
         keys = header.firstKey.rawValue..<header.firstKey.rawValue
     }
 
-    /// The parts of the file before the footer that neither header nor blocks fill: where blocks were
-    /// lost. They must hold zeros only.
-    package func gaps(footerOffset: UInt64) -> [Range<UInt64>] {
-        var gaps: [Range<UInt64>] = []
-        var end = UInt64(SegmentHeader.byteCount)
-        for block in blocks {
-            if block.offset > end { gaps.append(end..<block.offset) }
-            end = max(end, block.end)
-        }
-        if footerOffset > end { gaps.append(end..<footerOffset) }
-        return gaps
-    }
-
     /// The end of the segment in the log.
     package var end: LogPosition { LogPosition(segment: segment, blockCount: blockCount) }
 

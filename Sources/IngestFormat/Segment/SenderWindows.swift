@@ -204,15 +204,6 @@ package struct SenderWindows: Hashable, Sendable {
         open[entry.key]?.apply(entry, at: time, room: checkPlaces.room(of: keyID))
         checkPlaces.add((open[entry.key]?.checkPlaceCount ?? 0) - before, of: keyID)
     }
-
-    /// The window of the entry's sender as `apply` leaves it, also where that closes it; `nil` where nothing says
-    /// where it begins.
-    package func window(after entry: LedgerEntry, at time: Int64? = nil) -> SenderWindow? {
-        let time = time ?? entry.seen?.upperBound ?? 0
-        var window = open[entry.key] ?? SenderWindow(openedBy: entry, at: time)
-        window?.apply(entry, at: time)
-        return window
-    }
 }
 
 // MARK: Bytes

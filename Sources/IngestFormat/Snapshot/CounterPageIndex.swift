@@ -17,16 +17,6 @@ package struct CounterPageIndex: Hashable, Sendable {
         package internal(set) var offset = 0
         /// What every row's order is below: the next page's first; derived, `nil` for the last page.
         package internal(set) var endOrder: UInt64?
-
-        package init(
-            firstKey: UInt32, firstDay: Int32, rowCount: Int, byteCount: Int, checksum: UInt32
-        ) {
-            self.firstKey = firstKey
-            self.firstDay = firstDay
-            self.rowCount = rowCount
-            self.byteCount = byteCount
-            self.checksum = checksum
-        }
         /// What the first row is sorted by.
         package var firstOrder: UInt64 { CounterPage.order(key: firstKey, day: firstDay) }
     }
@@ -52,13 +42,6 @@ package struct CounterPageIndex: Hashable, Sendable {
     package func range(ofPage page: Int) -> Range<Int> {
         let entry = entries[page]
         return entry.offset..<entry.offset + entry.byteCount
-    }
-
-    /// The pages that may hold rows of `key`; more than one where its days cross pages.
-    ///
-    /// **Cost** Two binary searches.
-    package func pages(of key: UInt32) -> Range<Int> {
-        pages(ofKeys: key...key)
     }
 
     /// The pages that may hold rows of any of these keys.

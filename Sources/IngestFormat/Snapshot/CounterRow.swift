@@ -141,8 +141,6 @@ package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable 
         self.init(rawValue: columns.reduce(0) { $0 | 1 << UInt32($1.rawValue) })
     }
 
-    package var count: Int { rawValue.nonzeroBitCount }
-
     package func contains(_ column: CounterColumn) -> Bool { contains(column.rawValue) }
 
     /// - Parameter column: 0 ..< `idCount`.

@@ -4,14 +4,8 @@ import CIngestLinux
 /// A whole counter table in memory, coded: what a footer holds, and what a run holds behind its header.
 package struct CounterTable: Hashable, Sendable {
     package let hasDay: Bool
-    package var pages: [UInt8]
-    package var index: CounterPageIndex
-
-    package init(hasDay: Bool, pages: [UInt8] = [], index: CounterPageIndex = CounterPageIndex()) {
-        self.hasDay = hasDay
-        self.pages = pages
-        self.index = index
-    }
+    package var pages: [UInt8] = []
+    package var index = CounterPageIndex()
 
     package var rowCount: Int { index.rowCount }
 

@@ -6,9 +6,6 @@
 /// **Layout** docs/format/names.md: a fixed header of 128 bytes, pages of four kinds, the page index. A name of no
 /// bytes and a key without names stand for ordinals that were lost with their block.
 package enum NamesRun {
-    /// What is shown for a name or key that was lost with its block.
-    package static func lostText(_ ordinal: UInt32) -> String { "(lost:\(ordinal))" }
-
     package struct Header: Hashable, Sendable {
         package static let layout = Layout<Self>(
             .magic, .version, .id("table", \.table, in: NamesRunEntry.tables), .reserved(1),

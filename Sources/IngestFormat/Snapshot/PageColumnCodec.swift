@@ -215,47 +215,6 @@ extension PageColumnCodec {
             page.removeLast(room - byteCount)
         }
     }
-
-    /// One column as an array of bytes.
-    static func encode(_ values: [UInt64]) -> [UInt8] {
-        let room = byteCountMax(values.count) + slackByteCount
-        // SAFETY: both buffers are valid inside their closures, and the target has the room that
-        // `encode` asks for.
-        return unsafe [UInt8](unsafeUninitializedCapacity: room) { target, count in
-            unsafe values.withUnsafeBufferPointer { source in
-                guard let from = source.baseAddress, let to = target.baseAddress else { return }
-                count = unsafe encode(
-                    from, count: source.count, to: UnsafeMutableRawPointer(to))
-            }
-        }
-    }
-
-    /// Exactly `columnCount` columns of `count` values each.
-    /// **Errors** those of `CodedColumn`; `corrupt` for bytes behind the last column.
-    static func decode(
-        _ bytes: [UInt8], columnCount: Int, count: Int
-    ) throws(FormatError) -> [[UInt64]] {
-        // SAFETY: the array's bytes stay where they are inside the closure.
-        try unsafe bytes.withUnsafeBufferPointer { (source) throws(FormatError) in
-            var reader = unsafe ColumnReader(UnsafeRawBufferPointer(source))
-            var columns: [[UInt64]] = []
-            for _ in 0..<columnCount {
-                var column = [UInt64](repeating: 0, count: count)
-                // SAFETY: the buffer has count values and is valid inside the closure.
-                try unsafe column.withUnsafeMutableBufferPointer { (buffer) throws(FormatError) in
-                    guard let base = buffer.baseAddress else { return }
-                    try unsafe CodedColumn(&reader, count: count).decode(into: base)
-                }
-                columns.append(column)
-            }
-            guard reader.remainingByteCount == 0 else {
-                throw .corrupt(
-                    "column byte count", at: reader.offset, got: reader.remainingByteCount,
-                    expected: .exactly(0))
-            }
-            return columns
-        }
-    }
 }
 
 /// Reads the parts of coded columns, and throws where a value cannot be. It does not own the bytes, which

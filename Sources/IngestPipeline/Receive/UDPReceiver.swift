@@ -185,25 +185,6 @@ extension UDPReceiver: PipelineStage where Socket: ~Copyable {
         unsafe datagrams.deallocate()
         unsafe ingest_pages_unmap(pages, capacity * Self.bufferStride)
     }
-
-    /// Datagrams received by the last call, those of a coalesced run each by itself.
-    package var datagramCount: Int {
-        var sum = 0
-        for index in 0..<count {
-            // SAFETY: index < count ≤ capacity.
-            let (bytes, segment) = unsafe (
-                Int(datagrams[index].byte_count), Int(max(1, datagrams[index].segment_byte_count))
-            )
-            sum += max(1, (bytes + segment - 1) / segment)
-        }
-        return sum
-    }
-
-    /// Where the datagrams of buffer `index` came from.
-    package func source(_ index: Int) -> SocketAddress {
-        precondition(index < capacity)
-        return unsafe SocketAddress(datagrams[index].source)
-    }
 }
 
 /// The keys that packets are taken under, replaced as a whole while the daemon runs.

@@ -105,12 +105,10 @@ package struct Inspector<Files: FileSystem> {
     // MARK: Small files
 
     private mutating func describeMark(_ file: Files.File) throws(StorageError) {
-        let bytes = try file.readArray(at: 0, byteCount: DurableMark.byteCount)
-        let mark = decoding("durable mark", at: 0) { () throws(FormatError) in
-            try DurableMark.decode(bytes)
+        let mark = try record("durable mark", in: file, DurableMark.byteCount) {
+            (bytes) throws(FormatError) in try DurableMark.decode(bytes)
         }
         guard let mark else { return }
-        try checkEnd(of: file, behind: DurableMark.byteCount)
         line("mark", "everything before \(mark.position.text) is durable")
         line("directory", Self.hex(mark.directory.rawValue))
         cannotSee("the log: it may be durable further than the mark says")
@@ -124,23 +122,25 @@ package struct Inspector<Files: FileSystem> {
         line("reserve", "room that the daemon keeps for a disk that is full")
     }
 
-    /// Holds a file of one record to its end.
-    private mutating func checkEnd(
-        of file: Files.File, behind byteCount: Int
-    ) throws(StorageError) {
-        if try file.byteCount() > UInt64(byteCount) {
+    /// The one record of a file, which ends there; `nil` after a line that says what is wrong.
+    private mutating func record<Record>(
+        _ what: String, in file: Files.File, _ byteCount: Int,
+        _ decode: ([UInt8]) throws(FormatError) -> Record
+    ) throws(StorageError) -> Record? {
+        let bytes = try file.readArray(at: 0, byteCount: byteCount)
+        let record = decoding(what, at: 0) { () throws(FormatError) in try decode(bytes) }
+        if record != nil, try file.byteCount() > UInt64(byteCount) {
             bad("bytes behind the end, at offset \(byteCount)")
         }
+        return record
     }
 
     /// Says of the keys when they were made, and not what they are.
     private mutating func describeSessionKeys(_ file: Files.File) throws(StorageError) {
-        let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount)
-        let keys = decoding("session keys", at: 0) { () throws(FormatError) in
-            try SessionKeys.decode(bytes)
+        let keys = try record("session keys", in: file, SessionKeys.byteCount) {
+            (bytes) throws(FormatError) in try SessionKeys.decode(bytes)
         }
         guard let keys else { return }
-        try checkEnd(of: file, behind: SessionKeys.byteCount)
         line("directory", Self.hex(keys.directory.rawValue))
         for key in keys.keys where key.madeAt != 0 {
             line("key", "made at \(TimeText.utc(key.madeAt))")

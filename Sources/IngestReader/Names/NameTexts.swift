@@ -131,6 +131,18 @@ struct NameWalk {
     }
 }
 
+/// What finds single names and keys: a dictionary, or a part of one.
+package protocol NameLookUp {
+    /// The ordinal of a name that is stored.
+    func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal?
+    /// The bytes of a name; empty where it was lost.
+    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8]
+    /// The names of a key; both `.none` where it was lost.
+    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey
+    /// The keys of a reward, in any order.
+    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal]
+}
+
 /// The dictionary of one cut, wherever it is kept: names and reward keys by ordinal, and back.
 ///
 /// Ordinals whose block was lost have no entry. They are shown as `(lost:N)` (`LostText`), N being the
@@ -141,19 +153,10 @@ struct NameWalk {
 /// Owned by one query at a time: it may keep what it has read.
 ///
 /// **Errors** All of `ReaderError`: parts of it are read when they are asked for.
-package protocol NameSource {
+package protocol NameSource: NameLookUp {
     /// One more than the greatest ordinal given. Every row's ordinal is below it, or is damage.
     var nextName: UInt32 { get }
     var nextKey: UInt32 { get }
-
-    /// The ordinal of a name that is stored.
-    func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal?
-    /// The bytes of a name; empty where it was lost.
-    func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8]
-    /// The names of a key; both `.none` where it was lost.
-    func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey
-    /// The keys of a reward, in any order.
-    func keys(ofReward reward: NameOrdinal) throws(ReaderError) -> [KeyOrdinal]
 
     /// Gives some keys in their order, in pieces without gaps.
     /// - Parameters:

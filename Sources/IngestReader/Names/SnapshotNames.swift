@@ -20,6 +20,14 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
     /// All names and keys that no run has.
     private func tail() throws(ReaderError) -> NameTable { try parts.tail.names.makeNames() }
 
+    /// What finds single ones of these.
+    /// - Parameter isSearch: as that of `namesForLookUp`.
+    private func tailLookUp(isSearch: Bool) throws(ReaderError) -> any NameLookUp {
+        let names = parts.tail.names
+        if let table = try names.namesForLookUp(isSearch: isSearch) { return table }
+        return names
+    }
+
     func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
         for run in parts.runs {
             let found = try ReaderError.reading { () throws(StorageError) in
@@ -27,18 +35,12 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
             }
             if let found { return found }
         }
-        if let table = try parts.tail.names.namesForLookUp(isSearch: true) {
-            return try table.storedOrdinal(of: name)
-        }
-        return try parts.tail.names.ordinal(of: name)
+        return try tailLookUp(isSearch: true).storedOrdinal(of: name)
     }
 
     func bytes(of name: NameOrdinal) throws(ReaderError) -> [UInt8] {
         guard let run = parts.run(where: { $0.names.upperBound > name.rawValue }) else {
-            if let table = try parts.tail.names.namesForLookUp(isSearch: false) {
-                return try table.bytes(of: name)
-            }
-            return try parts.tail.names.bytes(of: name)
+            return try tailLookUp(isSearch: false).bytes(of: name)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.name(name, cache: cache)
@@ -47,10 +49,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
 
     func names(of key: KeyOrdinal) throws(ReaderError) -> RewardKey {
         guard let run = parts.run(where: { $0.keys.upperBound > key.rawValue }) else {
-            if let table = try parts.tail.names.namesForLookUp(isSearch: false) {
-                return try table.names(of: key)
-            }
-            return try parts.tail.names.names(of: key)
+            return try tailLookUp(isSearch: false).names(of: key)
         }
         return try ReaderError.reading { () throws(StorageError) in
             try run.key(key, cache: cache)
@@ -64,10 +63,7 @@ final class SnapshotNames<Files: FileSystem>: NameSource {
                 try run.keys(ofReward: reward, cache: cache)
             }
         }
-        if let table = try parts.tail.names.namesForLookUp(isSearch: true) {
-            return keys + (try table.keys(ofReward: reward))
-        }
-        return keys + (try parts.tail.names.keys(ofReward: reward))
+        return keys + (try tailLookUp(isSearch: true).keys(ofReward: reward))
     }
 
     func forEachKeys(

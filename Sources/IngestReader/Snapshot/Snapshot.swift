@@ -161,10 +161,9 @@ package struct SnapshotLoader<Files: FileSystem> {
     /// **Errors** those of `IngestReader.open`.
     package func load() throws(ReaderError) -> Snapshot<Files> {
         do throws(StorageError) {
-            let store = ManifestStore(files: files)
             return try SegmentLeases.newest(of: files) {
                 (manifest, leases, _) throws(StorageError) in
-                try loadBase(manifest, store).withTail(in: files, leases)
+                try loadBase(manifest).withTail(in: files, leases)
             }
         } catch {
             // The newest manifest names a file that stays away.
@@ -173,9 +172,7 @@ package struct SnapshotLoader<Files: FileSystem> {
         }
     }
 
-    private func loadBase(
-        _ manifest: Manifest, _ store: ManifestStore<Files>
-    ) throws(StorageError) -> SnapshotBase<Files> {
+    private func loadBase(_ manifest: Manifest) throws(StorageError) -> SnapshotBase<Files> {
         // The mark comes before the tail: what it promises is there when the tail is read.
         let mark = try DurableMarkFile.readSound(in: files, directory: manifest.directory)
         var parts: [TableKind: [RunReader<Files>]] = [:]

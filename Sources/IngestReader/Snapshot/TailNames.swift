@@ -12,7 +12,7 @@ import Synchronization
 /// **Errors** `corrupt` where a section cannot be read.
 /// **Cost** A name that is looked for, some nanoseconds for each that is there; what an ordinal stands for, the names of one
 /// block; a table 40 ns a new name, its index 0.1 µs.
-final class TailNames<Files: FileSystem>: Sendable {
+final class TailNames<Files: FileSystem>: NameLookUp, Sendable {
     /// The names and keys that the blocks introduce, of all queries of the cut.
     private struct Names: Sendable {
         var table: NameTable
@@ -76,7 +76,7 @@ final class TailNames<Files: FileSystem>: Sendable {
     /// The ordinal of a name that a block introduces.
     ///
     /// **Cost** Reads the names of the blocks: some nanoseconds each.
-    func ordinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
+    func storedOrdinal(of name: [UInt8]) throws(ReaderError) -> NameOrdinal? {
         let (buffer, decoder) = (ReadBuffer(), BlockDecoder())
         for block in blocks {
             let header = block.header

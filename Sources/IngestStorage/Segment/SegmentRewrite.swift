@@ -156,9 +156,7 @@ private struct PendingBlock: ~Copyable {
     var context: BlockContext? {
         guard let first, let last else { return nil }
         var context = first.context
-        context.rewritten = RewrittenCommits(
-            count: last.endOrdinal - first.context.blockOrdinal,
-            lastAdmissionTime: last.lastAdmissionTime, lastChecksum: last.chainChecksum)
+        context.rewritten = RewrittenCommits(from: first, to: last)
         return context
     }
 

@@ -223,13 +223,6 @@ package struct RunReader<Files: FileSystem>: Sendable {
         return found
     }
 
-    /// All rows of a key, by day: as `rows(of:buffer:)`.
-    package func rows(
-        ofKey key: UInt32, columns: CounterColumnSet = .all, buffer: ReadBuffer
-    ) throws(StorageError) -> [CounterDayRow] {
-        try rows(of: CounterPoint(key: key, columns: columns), buffer: buffer)
-    }
-
     /// The rows in order, page by page, in constant memory.
     /// - Parameters:
     ///   - columns: those that pages have; the others are passed over.

@@ -51,9 +51,6 @@ package struct TableMerge<Files: FileSystem> {
         (rewardDays + days).reduce(0) { $0 &+ UInt64($1.index.rowCount) }
     }
 
-    /// How many files it writes, their numbers one behind the other.
-    package static var fileCount: UInt64 { UInt64(TableKind.counterTables.count) }
-
     /// Writes the runs.
     /// - Parameters:
     ///   - span: what the parts cover together.

@@ -187,7 +187,7 @@ struct AckPacketTests {
         let sums = EventSums(events)
         #expect(sums.counted == 1 && sums.repeated == 4 + 5 + 6)
         #expect(sums.refused == 2 + 3 + 7 + 8 + 9 + 10 + 11 + 12 + 13)
-        #expect(sums.total == 91 && sums.reason == .malformed)
+        #expect(sums.reason == .malformed)
         events[Int(Verdict.tooOld.rawValue)] = 1 << 60
         #expect(EventSums(events).refused == 1 << 56 - 1 && EventSums(events).reason == .tooOld)
         for code in [0, 3, 200] as [UInt64] {

@@ -1,7 +1,8 @@
 import IngestCounting
-import IngestFormat
 import TestSupport
 import Testing
+
+@testable import IngestFormat
 
 private let layout = SegmentFooter.layout
 
@@ -56,7 +57,6 @@ struct SegmentFooterTests {
             header: SegmentExample.header, headerChecksum: 5, sealedAt: 6)
         let (bytes, trailer) = empty.encode(at: 128)
         #expect(try SegmentFooter.decode(Array(bytes.dropLast(64)), trailer: trailer) == empty)
-        #expect(empty.gaps(footerOffset: 128) == [])
     }
 
     @Test func `a footer of many blocks, keys and senders comes back, smaller than its parts`()
@@ -358,12 +358,6 @@ struct SegmentFooterTests {
             offset += count
         }
         return bytes
-    }
-
-    @Test func `the gaps are where blocks were lost`() {
-        #expect(
-            Self.example.gaps(footerOffset: SegmentExample.footerOffset)
-                == [192..<4_096, 5_120..<6_016, 6_528..<8_064])
     }
 
     @Test func `the manifest's entry is that of the file`() {

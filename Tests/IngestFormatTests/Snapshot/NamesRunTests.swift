@@ -26,7 +26,6 @@ struct NamesRunTests {
         #expect(entry.byteCount == UInt64(bytes.count))
         #expect(entry.names == 1..<7)
         #expect(entry.keys == 0..<3)
-        #expect(NamesRun.lostText(2) == "(lost:2)")
     }
 
     @Test(arguments: [

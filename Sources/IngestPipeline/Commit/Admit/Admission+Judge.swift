@@ -157,7 +157,7 @@ extension Admission {
 @safe struct PacketEvents {
     let rows: UnsafePointer<PacketRow>
     let count: Int
-    let sides: UnsafePointer<PacketSide>
+    private let sides: UnsafePointer<PacketSide>
     /// The packet's bytes, in which their names lie.
     let bytes: UnsafeRawPointer
     /// Whether the packet's key is bound to a business.
@@ -174,6 +174,14 @@ extension Admission {
         unsafe rows = record.rows.assumingMemoryBound(to: PacketRow.self)
         unsafe sides = (record.rows + offset).assumingMemoryBound(to: PacketSide.self)
         unsafe bytes = record.packet
+    }
+
+    /// The side record of an event of the packet; `nil` if it has none.
+    @inline(__always)
+    func side(of event: UnsafePointer<PacketRow>) -> UnsafePointer<PacketSide>? {
+        let number = unsafe Int(event.pointee.side)
+        // SAFETY: rows give only numbers of side records that are there.
+        return unsafe number == 0 ? nil : sides + (number &- 1)
     }
 }
 

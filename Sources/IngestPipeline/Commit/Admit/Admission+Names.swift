@@ -33,9 +33,7 @@ extension Admission {
                 platforms.ordinal(platform.hash)?.rawValue
                 ?? lookUpPlatform(platform, packet, first)
         }
-        if unsafe event.pointee.side == 0 { return names }
-        // SAFETY: rows give only numbers of side records that are there.
-        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        guard let side = unsafe packet.side(of: event) else { return names }
         names.campaign = unsafe knownOrdinal(of: side.pointee.campaign, packet)
         names.source = unsafe knownOrdinal(of: side.pointee.source, packet)
         if names.campaign | names.source != 0, names.areKnown,
@@ -96,9 +94,7 @@ extension Admission {
             names.platform = known.admit(
                 platform: place.map { dictionary.ordinal(of: $0).rawValue })
         }
-        if unsafe event.pointee.side == 0 { return names }
-        // SAFETY: as in `attributions`.
-        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        guard let side = unsafe packet.side(of: event) else { return names }
         let campaign = unsafe ordinal(giving: side.pointee.campaign, packet, slot)
         let source = unsafe ordinal(giving: side.pointee.source, packet, slot)
         if campaign | source == 0 { return names }

@@ -169,7 +169,7 @@ import IngestRules
             var verdict = unsafe policy.verdict(
                 on: JudgedEvent(event.pointee), admissionTime: admissionTime)
             if unsafe event.pointee.consent != Consent.optOut.rawValue {
-                if unsafe event.pointee.side != 0 && hasTooMuch(event, packet) {
+                if let side = unsafe packet.side(of: event), unsafe hasTooMuch(side) {
                     verdict = .malformed
                 } else if let key = unsafe key(ofEvent: index, event.pointee.pair) {
                     if unsafe isRow(event, of: key, packet.bytes, &verdict) {
@@ -231,9 +231,7 @@ import IngestRules
     ) -> Verdict {
         let event = unsafe packet.rows + index
         var (revenue, spend): (Int64, Int64) = (0, 0)
-        if unsafe event.pointee.side != 0 {
-            // SAFETY: rows give only numbers of side records that are there.
-            let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+        if let side = unsafe packet.side(of: event) {
             (revenue, spend) = unsafe (side.pointee.revenueMicros, side.pointee.spendMicros)
         }
         var names = unsafe attributions(of: event, key, packet, firstVerdict)
@@ -357,13 +355,9 @@ import IngestRules
         return false
     }
 
-    /// Whether an event that has a side record has an amount that is too great for one event.
+    /// Whether an event has an amount that is too great for one event.
     @inline(never)
-    private mutating func hasTooMuch(
-        _ event: UnsafePointer<PacketRow>, _ packet: PacketEvents
-    ) -> Bool {
-        // SAFETY: as in `append`.
-        let side = unsafe packet.sides + (Int(event.pointee.side) &- 1)
+    private mutating func hasTooMuch(_ side: UnsafePointer<PacketSide>) -> Bool {
         let greatest = unsafe max(side.pointee.revenueMicros, side.pointee.spendMicros)
         if greatest <= moneyMicrosMax { return false }
         refused.moneyCount += 1

@@ -46,8 +46,6 @@ import IngestFormat
     package var tableByteCount: Int { table.byteCount }
     /// Bytes of memory of the keys' table once it is full.
     package var pairTableByteCount: Int { pairs.byteCount }
-    /// Bytes of memory of the names themselves, of which the last chunk is not full.
-    package var recordByteCount: Int { records.byteCount }
 
     /// Starts the load of the cache line in which a name with this hash is or would be.
     @inline(__always)
