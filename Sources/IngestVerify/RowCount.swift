@@ -137,9 +137,11 @@ import IngestStorage
         let (day, time) = unsafe (rows.day[row], rows.timestamp[row])
         guard Limits.businessDays.contains(day) else { return false }
         if isPossible(day, at: time) { return true }
-        // What the clock refused from far away belongs to the day on which it came.
-        let verdict = unsafe RowAttributes(rawValue: rows.attributes[row]).verdict
-        return (verdict == .tooOld || verdict == .tooEarly) && isPossible(day, at: clock)
+        // What was refused from far away, by the clock or before it, belongs to the day on which it came.
+        switch unsafe RowAttributes(rawValue: rows.attributes[row]).verdict {
+        case .tooOld, .tooEarly, .noConsent: return isPossible(day, at: clock)
+        default: return false
+        }
     }
 
     /// Whether it can have been the day at that time somewhere.

@@ -150,7 +150,12 @@ extension ReconcileTests {
             line("r 2", nil, "s 1"),
         ]
         // The first two are sealed.
-        let fixture = try Self.log(counted.map { try Self.event($0) }, refusal: .tooOld)
+        let events = try counted.map { try Self.event($0) }
+        let time = events[0].timestamp
+        let fixture = try Self.log(
+            events, admissionTime: time + 604_800_000_001, refusal: .tooOld)
+        // None that was refused then is so old.
+        let early = try Self.log(events, admissionTime: time + 604_800_000_000, refusal: .tooOld)
         for (reward, campaign, source, isKnown) in [
             ("r 1", "c 1", "s 2", false), ("r 1", "c 1", nil, false), ("r 2", "c 1", "s 1", false),
             ("r 1", nil, "s 1", false), ("r 1", "c 1", "s 1", true), ("r 2", "c 2", "s 2", true),
@@ -162,6 +167,8 @@ extension ReconcileTests {
             #expect(found.missingCount == (isKnown ? 1 : 0), "\(extra)")
             #expect(found.withoutRowCount == (isKnown ? 0 : 1), "\(extra)")
             #expect(found.unexpectedCount == 0, "\(extra)")
+            let other = try Self.reconcile((counted + [extra]).joined(separator: "\n"), early).found
+            #expect(other.missingCount == 1 && other.withoutRowCount == 0, "\(extra)")
         }
     }
 }

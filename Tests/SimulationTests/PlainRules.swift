@@ -244,7 +244,8 @@ struct PlainRules {
 
     private func day(of row: PlainRow) -> Int32 {
         let isFar = abs(row.event.time - row.admittedAt) > 400 * 86_400_000_000
-        let isOfClock = row.verdict == .tooOld || row.verdict == .tooEarly
+        // Consent is asked before the clock.
+        let isOfClock = [.tooOld, .tooEarly, .noConsent].contains(row.verdict)
         return zones.day(
             of: isFar && isOfClock ? row.admittedAt : row.event.time, row.event.business)
     }

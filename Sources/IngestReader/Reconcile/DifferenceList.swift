@@ -109,7 +109,9 @@ final class DifferenceList<Scratch: FileSystem> {
 /// (docs/counting.md, *Conservation*): as many lines without a row may be of these. Owned by one reconciliation.
 ///
 /// A line is taken for one if the rules of a segment refuse it whatever the time, or if these are not known to this day,
-/// so that it cannot have counted. One that was refused for its time or its rate, before its names were known, is not.
+/// so that it cannot have counted, and the reason can be its own: the clock refuses times that lie far from when senders with
+/// such refusals were heard of, rates those of sessions, the others those with ids. One that was refused for its time or
+/// its rate, before its names were known, is not.
 struct LedgerRefusals {
     /// Reasons whose rows have counters together, and these.
     static let outcomes: [(reasons: [Verdict], columns: [CounterColumn])] = [
@@ -130,18 +132,25 @@ struct LedgerRefusals {
     /// By outcome: those that have none, of which there may be fewer.
     private var rowless: [UInt64]
     private let policies: [CountingPolicy]
+    /// Event times that the clock may have refused; `nil` where any may be, since nobody knows the policies any more.
+    private var refusedTimes: (before: Int64, after: Int64)?
+    private let mayHaveSessions: Bool
 
     /// - Parameters:
     ///   - totals: of the log.
+    ///   - ledger: of its senders.
     ///   - rows: the counters of all its rows.
     ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
     ///   - policies: of its segments that are there.
     ///   - hasExpired: whether there were others, under policies that nobody knows any more.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
     init(
-        _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
-        _ policies: Set<CountingPolicy>, hasExpired: Bool, optedOutCount: UInt64
+        _ totals: LogTotals, _ ledger: [LedgerRow], _ rows: CounterRow,
+        _ rowCounts: [Verdict: UInt64], _ policies: Set<CountingPolicy>, hasExpired: Bool,
+        optedOutCount: UInt64
     ) {
+        mayHaveSessions = hasExpired || policies.contains(where: \.sessions.isOn)
+        if !hasExpired { refusedTimes = Self.refusedTimes(by: policies, ledger) }
         var all = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
         }
@@ -167,6 +176,41 @@ struct LedgerRefusals {
 
     var isEmpty: Bool { rowless.allSatisfy { $0 == 0 } }
 
+    private static func refusedTimes(
+        by policies: Set<CountingPolicy>, _ ledger: [LedgerRow]
+    ) -> (before: Int64, after: Int64) {
+        var (lastOld, firstEarly): (Int64?, Int64?)
+        for row in ledger {
+            if row.eventsRefused[.tooOld] ?? 0 > 0 {
+                lastOld = max(lastOld ?? .min, row.lastSeenMicroseconds ?? .max)
+            }
+            if row.eventsRefused[.tooEarly] ?? 0 > 0 {
+                firstEarly = min(firstEarly ?? .max, row.firstSeenMicroseconds ?? .min)
+            }
+        }
+        let age = policies.compactMap(\.ageMicrosecondsMax).min()
+        let lead = policies.map(\.leadMicrosecondsMax).min() ?? 0
+        let before = lastOld.flatMap { last in age.map { last.subtractingReportingOverflow($0) } }
+        let after = firstEarly.map { $0.addingReportingOverflow(lead) }
+        return (
+            before.map { lastOld == .max ? .max : $0.partialValue } ?? .min,
+            after.map { firstEarly == .min ? .min : $0.overflow ? .max : $0.partialValue } ?? .max
+        )
+    }
+
+    /// The reasons beside those of `policies` for which an event can have been refused.
+    private func furtherReasons(_ event: PacketRow) -> [Verdict] {
+        let time = event.timestampMicroseconds
+        var reasons: [Verdict] = []
+        if refusedTimes.map({ time < $0.before }) ?? true || time == 0 { reasons.append(.tooOld) }
+        if refusedTimes.map({ time > $0.after }) ?? true { reasons.append(.tooEarly) }
+        if event.sessionByteCount > 0 && mayHaveSessions { reasons.append(.invalidTraffic) }
+        if event.flags & EventDescriptor.Flags.hasEventID != 0 {
+            reasons += [.outsideWindow, .conflict]
+        }
+        return reasons
+    }
+
     /// Takes some of `lineCount` equal lines.
     ///
     /// - Parameter areNamesKnown: whether the log has all of its names and their combination.
@@ -175,13 +219,14 @@ struct LedgerRefusals {
         _ lineCount: UInt64, of event: EventDescriptor,
         areNamesKnown: () throws(ReaderError) -> Bool
     ) throws(ReaderError) -> (reason: Verdict, count: UInt64)? {
-        let judged = JudgedEvent(PacketRow(event))
+        let row = PacketRow(event)
+        let judged = JudgedEvent(row)
         var reasons = policies.map {
             $0.verdict(on: judged, admissionTime: event.timestampMicroseconds)
         }.filter(\.isRefusal)
         if reasons.isEmpty, try areNamesKnown() { return nil }
         // What comes first may have refused it all the same.
-        reasons += [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow, .conflict]
+        reasons += furtherReasons(row)
         for reason in reasons {
             guard let outcome = Self.outcomes.firstIndex(where: { $0.reasons.contains(reason) })
             else { continue }

@@ -54,7 +54,8 @@ struct FindCommand: ParsableCommand {
                     code: 66,
                     message: "no row of event \(eventID) at business \(business), \(output.data), "
                         + (reader.hasExpiredRows
-                            ? "check both ids, or it has expired" : "check both ids"))
+                            ? "check both ids, or it has expired" : "check both ids")
+                        + "; ingest-reader ledger counts refused events that have no row")
             }
         }
     }

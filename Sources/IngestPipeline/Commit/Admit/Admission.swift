@@ -192,13 +192,14 @@ import IngestRules
         return keyEnd != 0 ? KeyOrdinal(rawValue: keyEnd &- 1) : dictionary.key(of: pair)
     }
 
-    /// The instant whose day an event belongs to: its own, unless it is one that the clock refused from far away.
+    /// The instant whose day an event belongs to: its own, unless it was refused from far away, by the clock or before that was
+    /// asked.
     @inline(__always)
     private static func timeOfDay(
         _ time: Int64, _ verdict: Verdict, _ admissionTime: Int64
     ) -> Int64 {
         switch verdict {
-        case .tooOld, .tooEarly: refusedTime(time, admissionTime)
+        case .tooOld, .tooEarly, .noConsent: refusedTime(time, admissionTime)
         default: time
         }
     }
