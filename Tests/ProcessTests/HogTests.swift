@@ -75,7 +75,7 @@ extension ProcessSuite {
                 } catch let error as DaemonProcess.NotReady {
                     #expect(error.ended.code == 74, "\(error)")
                     #expect(
-                        error.ended.errors.contains("copy of an unsealed segment of "), "\(error)")
+                        error.ended.errors.contains("copy of a segment of "), "\(error)")
                     return false
                 }
             }

@@ -134,7 +134,7 @@ struct FullTableTests {
                 } catch {
                     // Of two segments that are not sealed the second may be larger than what the first leaves in reserve.
                     #expect(isHogged && error.shortage == .space, "\(room): \(error)")
-                    #expect("\(error)".contains("copy of an unsealed segment of "))
+                    #expect("\(error)".contains("copy of a segment of "))
                 }
                 let found = try DirectoryReading(left)
                 let packets = found.eventCount / UInt64(SimulatedPacket.eventCount)

@@ -89,7 +89,7 @@ struct HogTests {
         let error = #expect(throws: PipelineError.self) { _ = try open(files) }
         #expect(error?.exitCode == 74)
         #expect(
-            error.map { "\($0)" }?.contains("copy of an unsealed segment of \(segment) bytes")
+            error.map { "\($0)" }?.contains("copy of a segment of \(segment) bytes")
                 == true)
         let next = files.disk.kill()
         next.disk.limit(byteCount: 1 << 30)

@@ -4,7 +4,7 @@ import Testing
 /// All tests of real processes. Each has directory, ports and programs of its own, and counts on nobody's quiet.
 @Suite(.waiting) enum ProcessSuite {}
 
-/// Tests that mostly wait for programs: they run on threads of their own, two for each core, so that the threads of
+/// Tests that mostly wait for programs: they run on threads of their own, three for each core, so that the threads of
 /// Swift's pool, one for each core, are left to tests that compute.
 struct WaitingTrait: SuiteTrait, TestTrait, TestScoping {
     private static let threads = WaitingThreads()
@@ -26,7 +26,7 @@ private final class WaitingThreads: TaskExecutor {
     private let queue = OperationQueue()
 
     init() {
-        queue.maxConcurrentOperationCount = 2 * ProcessInfo.processInfo.activeProcessorCount
+        queue.maxConcurrentOperationCount = 3 * ProcessInfo.processInfo.activeProcessorCount
     }
 
     func enqueue(_ job: consuming ExecutorJob) {
