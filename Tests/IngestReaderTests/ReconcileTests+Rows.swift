@@ -151,7 +151,7 @@ extension ReconcileTests {
         ]
         // The first two are sealed.
         let events = try counted.map { try Self.event($0) }
-        let time = events[0].timestamp
+        let time: Int64 = 1_727_740_800_000_000
         let fixture = try Self.log(
             events, admissionTime: time + 604_800_000_001, refusal: .tooOld)
         // None that was refused then is so old.

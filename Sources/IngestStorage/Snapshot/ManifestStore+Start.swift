@@ -118,7 +118,7 @@ extension ManifestStore {
         let listed = Set(manifest.fileNames)
         for name in try files.names().compactMap({ FileName($0) })
         where !listed.contains(name) && name != .manifest(manifest.generation) {
-            let isSound: Bool? = try StorageError.readable { () throws(StorageError) in
+            do throws(StorageError) {
                 switch name {
                 case .manifest(let generation): _ = try read(generation)
                 case .run(let table, let number) where table.isNames && table.isDerived:
@@ -131,11 +131,12 @@ extension ManifestStore {
                     if table == .rewardDays { _ = try run.readSegments() }
                 default: break
                 }
-                return true
+            } catch {
+                // What a newer version wrote, and what a disk does not give, is for others to say.
+                guard case .corrupt = error else { continue }
+                try keepAside([name])
+                try unlink(name)
             }
-            if isSound != nil { continue }
-            try keepAside([name])
-            try unlink(name)
         }
     }
 
