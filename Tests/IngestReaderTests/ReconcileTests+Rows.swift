@@ -171,4 +171,41 @@ extension ReconcileTests {
             #expect(other.missingCount == 1 && other.withoutRowCount == 0, "\(extra)")
         }
     }
+
+    @Test(
+        "The clock refuses what lies far from when its senders were heard of, rates events of sessions"
+    )
+    func possibleReasons() throws {
+        let reasons: [Verdict] = [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow, .conflict]
+        let (first, last): (Int64, Int64) = (1_000_000_000_000_000, 1_000_000_100_000_000)
+        let (age, lead): (Int64, Int64) = (604_800_000_000, 300_000_000)
+        for (time, hasSession, hasID, expected) in [
+            (last - age - 1, false, false, [.tooOld]), (last - age, false, false, []),
+            (first + lead, false, false, []), (first + lead + 1, false, false, [.tooEarly]),
+            (0, false, false, [.tooOld]), (first, true, false, [.invalidTraffic]),
+            (first, false, true, [.outsideWindow, .conflict]),
+        ] as [(Int64, Bool, Bool, [Verdict])] {
+            for reason in reasons {
+                for hasExpired in [false, true] {
+                    var entry = LedgerEntry(key: .plain)
+                    entry.events[Int(reason.rawValue)] = 1
+                    entry.seen = first...last
+                    var totals = LogTotals()
+                    totals.add([entry])
+                    var some = LedgerRefusals(
+                        totals, [LedgerRow(entry, window: nil, uncleanStops: [])], CounterRow(),
+                        [:], [CountingPolicy()], hasExpired: hasExpired, optedOutCount: 0)
+                    var event = EventDescriptor()
+                    event.timestampMicroseconds = time
+                    event.sessionByteCount = hasSession ? 9 : 0
+                    event.flags = hasID ? EventDescriptor.Flags.hasEventID : 0
+                    let found = try some.take(1, of: event) { () throws(ReaderError) in false }
+                    // Of what has expired nobody knows by which limits the clock refused.
+                    let isClock = reason == .tooOld || reason == .tooEarly
+                    let isOne = expected.contains(reason) || hasExpired && isClock
+                    #expect((found?.reason == reason) == isOne, "\(reason.name), \(time)")
+                }
+            }
+        }
+    }
 }

@@ -63,7 +63,10 @@ import Testing
     ) throws -> LogFixture {
         let fixture = try LogFixture()
         fixture.admissionTime = admissionTime
-        if let refusal { fixture.alterLedger = { $0.events[Int(refusal.rawValue)] += 1 } }
+        if let refusal {
+            fixture.policy = CountingPolicy()
+            fixture.alterLedger = { $0.events[Int(refusal.rawValue)] += 1 }
+        }
         let parts = [events.prefix(events.count / 2), events.dropFirst(events.count / 2)]
         for (number, part) in parts.enumerated() {
             try fixture.beginSegment()
@@ -323,11 +326,10 @@ import Testing
     func rowlessRefusals() throws {
         func refusals(
             _ events: [(Verdict, UInt64)], _ rows: [CounterColumn: UInt64],
-            _ policy: CountingPolicy, seen: ClosedRange<Int64>? = nil,
+            _ policy: CountingPolicy,
             rowCounts: [Verdict: UInt64] = [:], hasExpired: Bool = false
         ) -> LedgerRefusals {
             var entry = LedgerEntry(key: .plain)
-            entry.seen = seen
             for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
             var totals = LogTotals()
             totals.add([entry])
@@ -367,33 +369,6 @@ import Testing
             event.flags = EventDescriptor.Flags.hasEventID
             let found = try others.take(3, of: event) { () throws(ReaderError) in false }
             #expect(found?.count == 2 && found?.reason == .conflict)
-        }
-        // The clock refuses what lies far from when its senders were heard of, rates events of sessions.
-        let reasons: [Verdict] = [.tooOld, .tooEarly, .invalidTraffic, .outsideWindow, .conflict]
-        let (first, last): (Int64, Int64) = (1_000_000_000_000_000, 1_000_000_100_000_000)
-        let (age, lead): (Int64, Int64) = (604_800_000_000, 300_000_000)
-        for (time, hasSession, hasID, expected) in [
-            (last - age - 1, false, false, [.tooOld]), (last - age, false, false, []),
-            (first + lead, false, false, []), (first + lead + 1, false, false, [.tooEarly]),
-            (0, false, false, [.tooOld]), (first, true, false, [.invalidTraffic]),
-            (first, false, true, [.outsideWindow, .conflict]),
-        ] as [(Int64, Bool, Bool, [Verdict])] {
-            for reason in reasons {
-                for hasExpired in [false, true] {
-                    var some = refusals(
-                        [(reason, 1)], [:], CountingPolicy(), seen: first...last,
-                        hasExpired: hasExpired)
-                    var event = EventDescriptor()
-                    event.timestampMicroseconds = time
-                    event.sessionByteCount = hasSession ? 9 : 0
-                    event.flags = hasID ? EventDescriptor.Flags.hasEventID : 0
-                    let found = try some.take(1, of: event) { () throws(ReaderError) in false }
-                    // Of what has expired nobody knows by which limits the clock refused.
-                    let isClock = reason == .tooOld || reason == .tooEarly
-                    let isOne = expected.contains(reason) || hasExpired && isClock
-                    #expect((found?.reason == reason) == isOne, "\(reason.name), \(time)")
-                }
-            }
         }
     }
 }
