@@ -219,7 +219,7 @@ import Testing
             }
         }
         for (verdict, isPossible) in [
-            (Verdict.tooOld, true), (.tooEarly, true), (.noConsent, false),
+            (Verdict.tooOld, true), (.tooEarly, true), (.noConsent, true), (.invalidTraffic, false),
         ] {
             var event = FixtureEvent()
             event.verdict = verdict
