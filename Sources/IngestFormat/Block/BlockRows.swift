@@ -32,12 +32,12 @@ import CIngestLinux
     package let revenue: UnsafeMutablePointer<Int64>
     package let spend: UnsafeMutablePointer<Int64>
 
-    /// The counts as one value, so that a writer can take back the rows of a packet that did not fit. Changed in their place: a
-    /// copy, taken of counts that were just written one by one, waits for these.
+    /// The counts as one value, so that a writer can keep them in registers and set them once a packet,
+    /// or take back the rows of a packet that did not fit.
     package var mark: Mark {
-        // SAFETY: a block is one stage's at a time, and no access lasts longer than that of a packet.
+        // SAFETY: a block is one stage's at a time, and no access lasts longer than this.
         get { unsafe storedMark }
-        _modify { yield unsafe &storedMark }
+        set { unsafe storedMark = newValue }
     }
     @exclusivity(unchecked) private var storedMark = Mark()
 

@@ -146,6 +146,7 @@ import IngestRules
     mutating func admit(
         _ packet: PacketEvents, into slot: BlockSlot, tally: inout VerdictTally
     ) {
+        var cursor = slot.rows.mark
         // The lines of pairs and ids were loaded before; now what is on them, all together.
         if !findKeys(packet) { prefetchNewRewards(packet) }
         var sessionBytes: UInt8 = 0
@@ -174,14 +175,15 @@ import IngestRules
                 } else if let key = unsafe key(ofEvent: index, event.pointee.pair) {
                     if unsafe isRow(event, of: key, packet.bytes, &verdict) {
                         verdict = append(
-                            index, verdict, key, packet, slot, &slot.rows.mark, judgedAs: key)
+                            index, verdict, key, packet, slot, &cursor, judgedAs: key)
                     }
                 } else {
-                    verdict = admitNew(index, verdict, packet, slot, &slot.rows.mark)
+                    verdict = admitNew(index, verdict, packet, slot, &cursor)
                 }
             }
             tally.add(verdict)
         }
+        slot.rows.mark = cursor
     }
 
     /// The key of an event of the packet; one that was given to an event before it is not among those that were found.
