@@ -34,7 +34,7 @@ package enum SegmentRecovery {
         let mark = try DurableMarkFile.read(in: files, directory: manifest.directory)
         let bound = try max(mark ?? .start, knownEnd(in: files, manifest))
         let repaired = try FooterRepair(
-            of: manifest.level0.indices, files: files, manifest: manifest, now: now,
+            files: files, range: manifest.level0.indices, manifest: manifest, now: now,
             usesReserve: usesReserve, mayLose: true
         ).run { keys }
         let manifest = repaired.manifest

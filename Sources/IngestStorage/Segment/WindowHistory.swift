@@ -11,23 +11,11 @@ import IngestFormat
 struct FooterRepair<Files: FileSystem> {
     let files: Files
     /// Places in the manifest's list.
-    private let range: Range<Int>
-    private(set) var manifest: Manifest
+    let range: Range<Int>
+    var manifest: Manifest
     let now: Int64
-    let usesReserve: Bool
+    var usesReserve = false
     let mayLose: Bool
-
-    init(
-        of range: Range<Int>, files: Files, manifest: Manifest, now: Int64,
-        usesReserve: Bool = false, mayLose: Bool
-    ) {
-        self.range = range
-        self.usesReserve = usesReserve
-        self.mayLose = mayLose
-        self.files = files
-        self.manifest = manifest
-        self.now = now
-    }
 
     /// - Parameter readKeys: asked where there is something to seal.
     /// - Returns: what was sealed again, and the manifest with that in it, of the same generation.

@@ -113,7 +113,7 @@ extension LogRebuild {
             if !names.contains(name) { throw .notFound(path: "\(store.files.path)/\(name)") }
         }
         let repaired = try FooterRepair(
-            of: places, files: store.files, manifest: next, now: next.createdAt, mayLose: true
+            files: store.files, range: places, manifest: next, now: next.createdAt, mayLose: true
         ).run { [store, next] () throws(StorageError) in try store.readKeys(of: next) }
         losses += RecoveryReport.messages(of: repaired.segments)
         next = repaired.manifest

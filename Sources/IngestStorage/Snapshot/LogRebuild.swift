@@ -137,8 +137,9 @@ package struct LogRebuild<Files: FileSystem> {
             isWhole = isWhole && count == 0
         }
         let repaired = try FooterRepair(
-            of: isWhole ? manifest.sealed.indices : manifest.level0.indices, files: store.files,
-            manifest: manifest, now: manifest.createdAt, mayLose: false
+            files: store.files,
+            range: isWhole ? manifest.sealed.indices : manifest.level0.indices, manifest: manifest,
+            now: manifest.createdAt, mayLose: false
         ).run { () throws(StorageError) in try store.readKeys(of: manifest) }
         if repaired.segments.isEmpty { return (manifest, []) }
         var next = repaired.manifest
