@@ -90,7 +90,7 @@ let package = Package(
         // the pure rules, by which it judges again.
         .target(
             name: "IngestVerify",
-            dependencies: ["IngestFormat", "IngestRules", "IngestStorage"],
+            dependencies: ["IngestFormat", "IngestRules", "IngestStorage", "CIngestLinux"],
             swiftSettings: house),
 
         // MARK: Programs

@@ -13,7 +13,8 @@ struct IngestBench: ParsableCommand {
             Build the programs with `swift build -c release` first: the daemon that stands beside this \
             program is the one that is measured. All traffic is over loopback, on one machine.
             """,
-        version: "ingest-bench \(Release.version)",
+        version:
+            "ingest-bench \(Release.version), packets \(Release.packetVersion), files \(FileEnvelope.version)",
         subcommands: [
             ThroughputCommand.self, CompareCommand.self, LadderCommand.self, LatencyCommand.self,
             MemoryCommand.self, RecoveryCommand.self, StartCommand.self, QueryCommand.self,

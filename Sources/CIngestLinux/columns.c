@@ -14,6 +14,7 @@
 
 #define WIDTH_MAX 57u
 #define LOAD_BYTE_COUNT 16
+#define WEIGHED_WIDTH 30u
 
 static bool hasInstructions;
 
@@ -300,6 +301,37 @@ WITH_AVX2 static void placesFast(
         if ((values[i] - base) >> width != 0) *places++ = (uint16_t)i;
 }
 
+WITH_AVX2 static bool areBelow(const uint64_t *values, size_t count, unsigned width) {
+    __m256i bits = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        bits = _mm256_or_si256(bits, _mm256_loadu_si256((const __m256i *)(values + i)));
+    uint64_t rest = 0;
+    for (; i < count; i++) rest |= values[i];
+    bits = _mm256_or_si256(bits, _mm256_set1_epi64x((long long)rest));
+    const __m256i above = _mm256_set1_epi64x((long long)(~(uint64_t)0 << width));
+    return _mm256_testz_si256(bits, above);
+}
+
+WITH_AVX2 static void weighFast(
+    const uint64_t *values, size_t count, uint64_t weight, uint64_t *low, uint64_t *high) {
+    const uint64_t a = weight & (((uint64_t)1 << WEIGHED_WIDTH) - 1), b = weight >> WEIGHED_WIDTH;
+    const __m256i as = _mm256_set1_epi64x((long long)a), bs = _mm256_set1_epi64x((long long)b);
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        const __m256i next = _mm256_loadu_si256((const __m256i *)(values + i));
+        __m256i *const lows = (__m256i *)(low + i), *const highs = (__m256i *)(high + i);
+        _mm256_storeu_si256(
+            lows, _mm256_add_epi64(_mm256_loadu_si256(lows), _mm256_mul_epu32(next, as)));
+        _mm256_storeu_si256(
+            highs, _mm256_add_epi64(_mm256_loadu_si256(highs), _mm256_mul_epu32(next, bs)));
+    }
+    for (; i < count; i++) {
+        low[i] += values[i] * a;
+        high[i] += values[i] * b;
+    }
+}
+
 // The four values in the lanes of `values`, shifted apart, as one word.
 WITH_AVX2 static inline uint64_t joined(__m256i values, __m256i shifts) {
     const __m256i apart = _mm256_sllv_epi64(values, shifts);
@@ -379,4 +411,9 @@ bool ingest_column_places(
 bool ingest_pack(
     void *out, const uint64_t *values, size_t count, unsigned width, uint64_t base) {
     FAST(width - 1 < 16, packFast(out, values, count, width, base));
+}
+
+bool ingest_column_weigh(
+    const uint64_t *values, size_t count, uint64_t weight, uint64_t *low, uint64_t *high) {
+    FAST(areBelow(values, count, WEIGHED_WIDTH), weighFast(values, count, weight, low, high));
 }

@@ -1,6 +1,7 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → [query]
 // Part of `verify`: shares no code with what folds and merges counters. The rule of what counts where is written here
 // a second time, from docs/format/run.md, on purpose.
+import CIngestLinux
 import IngestFormat
 
 /// The sum of all counters of a table, each times a weight of its row and a weight of its column, modulo the
@@ -130,8 +131,11 @@ struct Fingerprints: Sendable {
             // SAFETY, here and below: a page has at most its capacity of rows, and columns are columnStride long.
             let high = unsafe low + CounterPage.capacity
             let isPlain = unsafe sum(page, low, high)
+            // Below 2^61 + 4: none but what is all zero becomes 0, and as many products fit as of reduced ones.
             for row in 0..<page.rowCount {
-                unsafe low[row] = Self.reduced(UInt128(low[row]) &+ UInt128(high[row]) &<< 30)
+                let (a, b) = unsafe (low[row], high[row])
+                let sum = a & Self.modulus &+ a &>> 61 &+ b &>> 31 &+ (b &<< 30) & Self.modulus
+                unsafe low[row] = sum & Self.modulus &+ sum &>> 61
             }
             prints.rows.isPlain = unsafe prints.rows.isPlain && isPlain && areCounted(page, low)
             if let entries = attributions?.entries {
@@ -162,12 +166,13 @@ struct Fingerprints: Sendable {
         let days = Limits.businessDays
         let least = CounterPage.order(key: 0, day: days.lowerBound)
         let reach = CounterPage.order(key: 0, day: days.upperBound) - least
-        var others = 0
+        // Differences of numbers below 2^63 have the top bit where they are negative: one test for all rows.
+        var bits: UInt64 = 0
         for row in 0..<page.rowCount {
-            let day = unsafe page.order[row] & 0xFFFF_FFFF
-            others &+= unsafe counters[row] == 0 || day &- least > reach ? 1 : 0
+            let distance = unsafe page.order[row] & 0xFFFF_FFFF &- least
+            unsafe bits |= (counters[row] &- 1) | distance | (reach &- distance)
         }
-        return others == 0
+        return bits &>> 63 == 0
     }
 
     /// Adds the counters of each row times the weight of the row, at the place that it is moved to.
@@ -202,26 +207,18 @@ struct Fingerprints: Sendable {
         var (rest, isPlain) = (page.nonzero, true)
         while let column = rest.popFirst() {
             let values = unsafe page.values + column &* CounterPage.columnStride
+            let weight = columns[column]
+            if unsafe ingest_column_weigh(values, count, weight, low, high) { continue }
             var bits: UInt64 = 0
-            for row in 0..<count { unsafe bits |= values[row] }
+            for row in 0..<count {
+                let value = unsafe values[row]
+                bits |= value
+                let product = Self.reduced(UInt128(value) &* UInt128(weight))
+                unsafe low[row] &+= product & (Self.half - 1)
+                unsafe high[row] &+= product &>> 30
+            }
             let isWide = Self.wide.contains(CounterColumnSet(rawValue: 1 << UInt32(column)))
             isPlain = isPlain && (isWide || bits < Self.plainCounterMax)
-            let weight = columns[column]
-            if bits < Self.half {
-                // Products below 2^60: the masks say so, and the compiler takes vectors.
-                let (a, b) = (weight & (Self.half - 1), weight &>> 30)
-                for row in 0..<count {
-                    let value = unsafe values[row] & 0xFFFF_FFFF
-                    unsafe low[row] &+= value &* (a & 0xFFFF_FFFF)
-                    unsafe high[row] &+= value &* (b & 0xFFFF_FFFF)
-                }
-            } else {
-                for row in 0..<count {
-                    let product = unsafe Self.reduced(UInt128(values[row]) &* UInt128(weight))
-                    unsafe low[row] &+= product & (Self.half - 1)
-                    unsafe high[row] &+= product &>> 30
-                }
-            }
         }
         return isPlain
     }

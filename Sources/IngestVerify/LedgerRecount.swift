@@ -45,6 +45,7 @@ struct LedgerRecount: Sendable {
         private(set) var checks: [(sequence: UInt64, check: UInt16)] = []
 
         fileprivate init(_ entry: LedgerEntry, seen: ClosedRange<Int64>?) {
+            checks.reserveCapacity(entry.checks.count)
             // No further than there are checks: a range may have any number of sequences.
             for range in entry.sequences where checks.count < entry.checks.count {
                 for sequence in range.prefix(entry.checks.count - checks.count) {

@@ -192,9 +192,12 @@ extension ReconcileTests {
                     entry.seen = first...last
                     var totals = LogTotals()
                     totals.add([entry])
-                    var some = LedgerRefusals(
-                        totals, [LedgerRow(entry, window: nil, uncleanStops: [])], CounterRow(),
-                        [:], [CountingPolicy()], hasExpired: hasExpired, optedOutCount: 0)
+                    var some = try LedgerRefusals(
+                        totals, CounterRow(), [:], [CountingPolicy()], hasExpired: hasExpired,
+                        optedOutCount: 0
+                    ) { () throws(ReaderError) in
+                        [LedgerRow(entry, window: nil, uncleanStops: [])]
+                    }
                     var event = EventDescriptor()
                     event.timestampMicroseconds = time
                     event.sessionByteCount = hasSession ? 9 : 0

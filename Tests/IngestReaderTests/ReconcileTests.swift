@@ -328,23 +328,29 @@ import Testing
             _ events: [(Verdict, UInt64)], _ rows: [CounterColumn: UInt64],
             _ policy: CountingPolicy,
             rowCounts: [Verdict: UInt64] = [:], hasExpired: Bool = false
-        ) -> LedgerRefusals {
+        ) throws -> LedgerRefusals {
             var entry = LedgerEntry(key: .plain)
             for (verdict, count) in events { entry.events[Int(verdict.rawValue)] = count }
             var totals = LogTotals()
             totals.add([entry])
             var sums = CounterRow()
             for (column, count) in rows { sums[column] = count }
-            return LedgerRefusals(
-                totals, [LedgerRow(entry, window: nil, uncleanStops: [])], sums, rowCounts,
-                [policy], hasExpired: hasExpired, optedOutCount: 0)
+            var isLedgerRead = false
+            let refusals = try LedgerRefusals(
+                totals, sums, rowCounts, [policy], hasExpired: hasExpired, optedOutCount: 0
+            ) { () throws(ReaderError) in
+                isLedgerRead = true
+                return [LedgerRow(entry, window: nil, uncleanStops: [])]
+            }
+            #expect(isLedgerRead == (!refusals.isEmpty && !hasExpired))
+            return refusals
         }
         let events: [(Verdict, UInt64)] = [(.counted, 5), (.tooOld, 3), (.noConsent, 10)]
         let rows: [CounterColumn: UInt64] = [.impressions: 5, .refusedClicks: 3]
-        #expect(refusals(events, rows, CountingPolicy()).isEmpty)
+        #expect(try refusals(events, rows, CountingPolicy()).isEmpty)
         // Where events whose consent is not set are refused nobody knows which of them opted out.
-        #expect(!refusals(events, rows, CountingPolicy(countsConsentNotSet: false)).isEmpty)
-        var some = refusals(events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
+        #expect(try !refusals(events, rows, CountingPolicy(countsConsentNotSet: false)).isEmpty)
+        var some = try refusals(events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
         for (lineCount, taken) in [(1, 1), (5, 1), (1, nil)] as [(UInt64, UInt64?)] {
             let found = try some.take(lineCount, of: EventDescriptor()) {
                 () throws(ReaderError) in false
@@ -354,14 +360,14 @@ import Testing
         // What has expired may have been refused for consent that was not set: those rows are none of the other reasons'.
         let expired: [(Verdict, UInt64)] = [(.tooOld, 2), (.noConsent, 3)]
         for hasExpired in [false, true] {
-            var left = refusals(
+            var left = try refusals(
                 expired, [.refusedImpressions: 3], CountingPolicy(), hasExpired: hasExpired)
             let found = try left.take(9, of: EventDescriptor()) { () throws(ReaderError) in false }
             #expect(found?.count == (hasExpired ? 2 : nil))
         }
         // Events of a verdict that have rows, of days of the file or of others, are none of those without.
         for rowCounts in [[:], [.counted: 5, .tooOld: 3]] as [[Verdict: UInt64]] {
-            var others = refusals(
+            var others = try refusals(
                 events + [(.conflict, 2)], rows, CountingPolicy(), rowCounts: rowCounts)
             var event = EventDescriptor()
             // Without an id nothing is a conflict.

@@ -147,6 +147,10 @@ extension ProcessSuite {
                 #expect(ended.code == 0, "\(program) \(option)")
                 #expect(!ended.output.isEmpty, "\(program) \(option)")
                 #expect(ended.errors.isEmpty, "\(program) \(option): \(ended.errors)")
+                if option == "--version" {
+                    #expect(
+                        ended.output.contains(/, (packets|files) \d/), "no format: \(ended.output)")
+                }
             }
             try expectOneLine(words.dropFirst() + ["--no-such-option"], code: 64, of: words[0])
         }

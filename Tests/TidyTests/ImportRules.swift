@@ -28,7 +28,9 @@ enum ImportRules {
         ]),
         // The recount is independent of what it checks: no engine, neither the daemon's nor the reader's, but the
         // pure rules, of which `DeepCheck` judges rows by those of their time.
-        "IngestVerify": system.union(["IngestFormat", "IngestRules", "IngestStorage", "Dispatch"]),
+        "IngestVerify": system.union([
+            "IngestFormat", "IngestRules", "IngestStorage", "CIngestLinux", "Dispatch",
+        ]),
         "Ingestd": system.union([
             "IngestPipeline", "IngestKeys", "IngestStorage", "IngestFormat", "ArgumentParser",
             "Dispatch", "Foundation", "Logging",

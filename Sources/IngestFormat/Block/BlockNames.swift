@@ -286,7 +286,8 @@ extension BlockDecoder {
         if range.upperBound == 0 {
             throw .corrupt("\(kind.name): value", at: entry.offset, got: 0, expected: .atLeast(1))
         }
-        for row in 0..<header.rowCount where range.upperBound > last {
+        if range.upperBound <= last { return true }
+        for row in 0..<header.rowCount {
             // SAFETY: rowCount values were decoded.
             let value = unsafe target[row]
             if Int64(value) <= last || value == Attribution.other { continue }

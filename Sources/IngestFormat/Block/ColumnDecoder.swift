@@ -145,10 +145,12 @@
                 count: codeCount, width: codeWidth,
                 from: source.bytes + codeStart + first / 8 &* codeWidth, into: codes
             ).greatest
-            for i in 0..<(greatest < next ? 0 : codeCount) {
+            var i = 0
+            while i < codeCount && next <= greatest {
                 let code = unsafe UInt64(codes[i])
                 isInOrder = isInOrder && code <= next
                 next &+= code == next ? 1 : 0
+                i &+= 1
             }
             for i in 0..<codeCount {
                 // SAFETY: target has room for count values; code < 2^12, so many entries there are.

@@ -138,19 +138,18 @@ struct LedgerRefusals {
 
     /// - Parameters:
     ///   - totals: of the log.
-    ///   - ledger: of its senders.
     ///   - rows: the counters of all its rows.
     ///   - rowCounts: rows of the log by verdict, of the days and businesses of the file.
     ///   - policies: of its segments that are there.
     ///   - hasExpired: whether there were others, under policies that nobody knows any more.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
+    ///   - ledger: gives that of its senders; asked only where a refusal has no row.
     init(
-        _ totals: LogTotals, _ ledger: [LedgerRow], _ rows: CounterRow,
-        _ rowCounts: [Verdict: UInt64], _ policies: Set<CountingPolicy>, hasExpired: Bool,
-        optedOutCount: UInt64
-    ) {
+        _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
+        _ policies: Set<CountingPolicy>, hasExpired: Bool, optedOutCount: UInt64,
+        ledger: () throws(ReaderError) -> [LedgerRow]
+    ) throws(ReaderError) {
         mayHaveSessions = hasExpired || policies.contains(where: \.sessions.isOn)
-        if !hasExpired { refusedTimes = Self.refusedTimes(by: policies, ledger) }
         var all = Verdict.counts(totals.events).filter {
             $0.key.isRefusal || $0.key == .conflict
         }
@@ -172,6 +171,7 @@ struct LedgerRefusals {
             (policy.ageMicrosecondsMax, policy.leadMicrosecondsMax) = (nil, .max)
             return policy
         }
+        if !isEmpty && !hasExpired { refusedTimes = try Self.refusedTimes(by: policies, ledger()) }
     }
 
     var isEmpty: Bool { rowless.allSatisfy { $0 == 0 } }

@@ -105,9 +105,9 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let logged = Spill(partCount: partCount, byteCountMax: byteCountMax / 8, in: scratch)
         let rowCounts = try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
-        var refusals = LedgerRefusals(
-            try source.totals(), try source.ledger(), try sumRows(), rowCounts,
-            try source.policies(), hasExpired: hasExpired, optedOutCount: found.optedOutCount)
+        var refusals = try LedgerRefusals(
+            try source.totals(), try sumRows(), rowCounts, try source.policies(),
+            hasExpired: hasExpired, optedOutCount: found.optedOutCount, ledger: source.ledger)
         for part in 0..<partCount {
             try compare(sent, with: logged, part, &refusals, into: outcome)
         }

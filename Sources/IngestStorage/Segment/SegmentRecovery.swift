@@ -318,7 +318,9 @@ struct SegmentCopy<Files: FileSystem> {
                 } else {
                     // Sound bytes that no encoder of ours makes: as a bad block.
                     guard mayLose else {
-                        throw .corrupt(path: file.path, offset: offset, detail: "bad block")
+                        throw .corrupt(
+                            path: file.path, offset: offset,
+                            detail: "a block whose checksum is right and whose rows cannot be decoded")
                     }
                     let range = offset..<offset + UInt64(header.byteCount)
                     segment.add(SegmentPlan<Files>.lost(header, at: range))
