@@ -146,8 +146,20 @@ enum StandardOutput {
     }
 
     static func write(_ bytes: [UInt8]) throws {
+        if bytes.count > pipeByteCount.least { _ = isPipeLarge }
         _ = try FileDescriptor.standardOutput.writeAll(bytes)
     }
+
+    /// What a pipe holds unless told otherwise, and what any process may have: with the first, who writes and who reads
+    /// wait for each other all the time, and an export of long rows takes half as long again (docs/performance.md).
+    private static let pipeByteCount = (least: 64 << 10, large: Int32(1 << 20))
+
+    /// Makes a pipe larger; nothing else is one, and one that cannot be made so stays as it is.
+    private static let isPipeLarge =
+        fcntl(STDOUT_FILENO, setPipeSize, pipeByteCount.large) >= pipeByteCount.large
+
+    /// `F_SETPIPE_SZ` of fcntl(2), for which Glibc's module has no name.
+    private static let setPipeSize: Int32 = 1031
 }
 
 /// What `--version` prints: the release, and the versions of what it reads.

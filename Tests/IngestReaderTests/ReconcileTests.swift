@@ -350,7 +350,8 @@ import Testing
         #expect(try refusals(events, rows, CountingPolicy()).isEmpty)
         // Where events whose consent is not set are refused nobody knows which of them opted out.
         #expect(try !refusals(events, rows, CountingPolicy(countsConsentNotSet: false)).isEmpty)
-        var some = try refusals(events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
+        var some = try refusals(
+            events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
         for (lineCount, taken) in [(1, 1), (5, 1), (1, nil)] as [(UInt64, UInt64?)] {
             let found = try some.take(lineCount, of: EventDescriptor()) {
                 () throws(ReaderError) in false

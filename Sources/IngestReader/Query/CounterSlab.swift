@@ -7,22 +7,24 @@ import IngestFormat
 /// `@unchecked Sendable`: one query fills it; then it goes into a `ListedRange`, and is only read.
 ///
 /// **Layout** A slot is a cache line of the eight counters that are not 0 in most rows; nearly every row touches that line
-/// alone. The others have three lines a slot of their own, which are taken when a page first has one that is not 0.
-/// **Cost** 64 bytes a slot, or 256, and none for those beyond the highest that was used; in huge pages, as slots are
-/// touched in any order.
+/// alone. Each of the others has a column of its own, which is taken when a page first has one that is not 0: most listings
+/// have a few.
+/// **Cost** 64 bytes a slot, 8 more for each of these columns, and none for slots beyond the highest that was used; in huge
+/// pages, as slots are touched in any order.
 @safe final class CounterSlab: @unchecked Sendable {
     private static let firstStride = 8
-    private static let otherStride = 24
-    /// By column: its place in a slot's first line, or 8 + that in the others.
+    /// Those in a slot's line, in their order there.
+    private static let firstColumns: InlineArray<8, UInt8> = [0, 1, 2, 3, 4, 5, 19, 20]
+    /// By column: its place in a slot's line; 8 of the others.
     private static let places: InlineArray<26, UInt8> = [
-        0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 6, 7, 21, 22, 23, 24,
-        25,
+        0, 1, 2, 3, 4, 5, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 6, 7, 8, 8, 8, 8, 8,
     ]
 
     let capacity: Int
     private let first: LineMemory<UInt64>
     private var others = LineMemory<UInt64>()
-    private var hasOthers = false
+    /// Those of the others that were taken.
+    private var taken: CounterColumnSet = []
     /// Slots that were cleared and may be used.
     private var clearedCount = 0
     /// A sum over slots that were looked at for nothing but to have them in the cache.
@@ -42,19 +44,42 @@ import IngestFormat
         clearedCount = count
         // SAFETY: the slots are inside.
         unsafe first.base.update(repeating: 0, count: count * Self.firstStride)
-        if hasOthers { unsafe others.base.update(repeating: 0, count: count * Self.otherStride) }
+        var rest = taken
+        while let column = rest.popFirst() {
+            unsafe other(column).update(repeating: 0, count: count)
+        }
+    }
+
+    /// One of the others, by slot.
+    @inline(__always)
+    private func other(_ column: Int) -> UnsafeMutablePointer<UInt64> {
+        // SAFETY: there is room for all columns; whoever uses one has taken it.
+        unsafe others.base + column &* capacity
+    }
+
+    /// Makes one of the others 0 where it is not there.
+    private func take(_ column: Int) {
+        let its = CounterColumnSet(rawValue: 1 << UInt32(column))
+        if taken.contains(its) { return }
+        // Columns that are not taken are never touched.
+        if taken.isEmpty { others = LineMemory(capacity: Self.places.count * capacity) }
+        taken.formUnion(its)
+        // SAFETY: the slots are inside.
+        unsafe other(column).initialize(repeating: 0, count: clearedCount)
     }
 
     func set(_ counters: CounterRow, _ slot: Int) {
         precondition(slot >= 0 && slot < clearedCount)
         for column in 0..<CounterRow.columnCount {
             let (place, value) = (Int(Self.places[column]), counters.values[column])
-            if place >= Self.firstStride && value != 0 { takeOthers() }
-            // SAFETY: the slot is inside of both, where both are there.
+            // SAFETY: the slot is inside.
             if place < Self.firstStride {
                 unsafe first.base[slot &* Self.firstStride &+ place] = value
-            } else if hasOthers {
-                unsafe others.base[slot &* Self.otherStride &+ place &- Self.firstStride] = value
+            } else {
+                if value != 0 { take(column) }
+                if taken.contains(.init(rawValue: 1 << UInt32(column))) {
+                    unsafe other(column)[slot] = value
+                }
             }
         }
     }
@@ -62,13 +87,14 @@ import IngestFormat
     /// Sets all counters of a row.
     func read(_ slot: Int, into row: inout CounterRow) {
         precondition(slot >= 0 && slot < clearedCount)
-        // SAFETY: the slot is inside of both, where both are there.
+        // SAFETY: the slot is inside.
         let line = unsafe first.base + slot &* Self.firstStride
-        for column in 0..<6 { row.values[column] = unsafe line[column] }
-        for column in 19..<21 { row.values[column] = unsafe line[column &- 13] }
-        let lines = unsafe others.base + (hasOthers ? slot &* Self.otherStride : 0)
-        for column in 6..<19 { row.values[column] = hasOthers ? unsafe lines[column &- 6] : 0 }
-        for column in 21..<26 { row.values[column] = hasOthers ? unsafe lines[column &- 8] : 0 }
+        for column in 0..<CounterRow.columnCount { row.values[column] = 0 }
+        for place in 0..<Self.firstStride {
+            row.values[Int(Self.firstColumns[place])] = unsafe line[place]
+        }
+        var rest = taken
+        while let column = rest.popFirst() { row.values[column] = unsafe other(column)[slot] }
     }
 
     /// Adds the counters of rows of a page to slots; `false` if a sum does not fit.
@@ -76,6 +102,9 @@ import IngestFormat
     func add(_ picks: Span<RowPick>, of page: CounterPage) -> Bool {
         touch(picks)
         let columns = Columns(of: page)
+        for index in columns.firstCount..<columns.count {
+            take(Int(columns.columns[index].place))
+        }
         for place in picks.indices {
             let (row, slot) = (Int(picks[place].row), Int(picks[place].unit))
             precondition(slot < clearedCount && row < page.rowCount)
@@ -91,15 +120,12 @@ import IngestFormat
                 guard carry(columns, to: slot, { unsafe source[$0] }) else { return false }
                 carries = 0
             }
-            if columns.firstCount == columns.count { continue }
-            takeOthers()
-            let lines = unsafe others.base + slot &* Self.otherStride
             for index in columns.firstCount..<columns.count {
                 let column = columns.columns[index]
                 let value = unsafe source[Int(column.offset)]
-                // These lines are looked at for nothing but a number.
+                // These columns are looked at for nothing but a number.
                 if value == 0 { continue }
-                unsafe Self.add(value, to: lines + Int(column.place) - Self.firstStride, &carries)
+                unsafe Self.add(value, to: other(Int(column.place)) + slot, &carries)
             }
             if carries >> 63 != 0 { return false }
         }
@@ -127,10 +153,10 @@ import IngestFormat
             let sum = unsafe first.base[slot &* Self.firstStride &+ Int(column.place)]
             if sum >= value(Int(column.offset)) { continue }
             guard let high = column.high else { return false }
-            takeOthers()
-            let place = slot &* Self.otherStride &+ Int(high) &- Self.firstStride
-            guard unsafe others.base[place] < .max else { return false }
-            unsafe others.base[place] += 1
+            take(Int(high))
+            let highs = unsafe other(Int(high)) + slot
+            guard unsafe highs.pointee < .max else { return false }
+            unsafe highs.pointee += 1
         }
         return true
     }
@@ -146,22 +172,14 @@ import IngestFormat
         unsafe target.pointee = sum
     }
 
-    private func takeOthers() {
-        if hasOthers { return }
-        hasOthers = true
-        others = LineMemory(capacity: Self.otherStride * capacity)
-        // SAFETY: the slots are inside.
-        unsafe others.base.initialize(repeating: 0, count: clearedCount * Self.otherStride)
-    }
-
     /// Columns of a page, those of a slot's first line first.
     struct Columns {
         fileprivate struct Column {
             /// From a row's place in the page's first column.
             var offset: UInt16 = 0
-            /// In a slot.
+            /// In a slot's line; of one of the others, its id.
             var place: UInt16 = 0
-            /// Of the high half of its sum.
+            /// The column of the high half of its sum.
             var high: UInt8?
         }
 
@@ -182,8 +200,8 @@ import IngestFormat
                 guard isAsked(place) else { continue }
                 columns[count] = Column(
                     offset: UInt16(column.rawValue * CounterPage.columnStride),
-                    place: UInt16(place),
-                    high: column.high.map { CounterSlab.places[$0.rawValue] })
+                    place: UInt16(place < CounterSlab.firstStride ? place : column.rawValue),
+                    high: column.high.map { UInt8($0.rawValue) })
                 count += 1
             }
         }

@@ -244,7 +244,7 @@ package struct ListedRows<Row: CounterListedRow & OutputRow>: RowBatch {
 }
 
 extension IngestReader {
-    private static var batchRowCountMax: Int { 1 << 13 }
+    private static var batchRowCountMax: Int { 1 << 11 }
     /// Of rows that are made one by one.
     private static var madeRowCountMax: Int { 1 << 12 }
 

@@ -320,7 +320,8 @@ struct SegmentCopy<Files: FileSystem> {
                     guard mayLose else {
                         throw .corrupt(
                             path: file.path, offset: offset,
-                            detail: "a block whose checksum is right and whose rows cannot be decoded")
+                            detail:
+                                "a block whose checksum is right and whose rows cannot be decoded")
                     }
                     let range = offset..<offset + UInt64(header.byteCount)
                     segment.add(SegmentPlan<Files>.lost(header, at: range))
