@@ -87,7 +87,7 @@ let package = Package(
             ],
             swiftSettings: house),
         // Counts by code of its own: no engine of the daemon, nor of the reader, may be linked to it but
-        // the pure rules, by which it judges again.
+        // the pure rules, by which it judges again, and a loop over vectors in C.
         .target(
             name: "IngestVerify",
             dependencies: ["IngestFormat", "IngestRules", "IngestStorage", "CIngestLinux"],

@@ -1,4 +1,4 @@
-// Columns of words ⇄ bit-packed columns.
+// Columns of words ⇄ bit-packed columns, and columns times a weight.
 //
 // Eight values of w bits are w bytes, so every group of eight begins on a byte and its values lie at the
 // same offsets and shifts as those of the group before. A vector of four is made from two loads of 16
@@ -14,7 +14,9 @@
 
 #define WIDTH_MAX 57u
 #define LOAD_BYTE_COUNT 16
-#define WEIGHED_WIDTH 30u
+// Bits of a weighed value, and of the lower half of a weight: 32 products of both fit a word.
+#define WEIGHED_WIDTH 29u
+#define WEIGHT_WIDTH 30u
 
 static bool hasInstructions;
 
@@ -315,7 +317,7 @@ WITH_AVX2 static bool areBelow(const uint64_t *values, size_t count, unsigned wi
 
 WITH_AVX2 static void weighFast(
     const uint64_t *values, size_t count, uint64_t weight, uint64_t *low, uint64_t *high) {
-    const uint64_t a = weight & (((uint64_t)1 << WEIGHED_WIDTH) - 1), b = weight >> WEIGHED_WIDTH;
+    const uint64_t a = weight & (((uint64_t)1 << WEIGHT_WIDTH) - 1), b = weight >> WEIGHT_WIDTH;
     const __m256i as = _mm256_set1_epi64x((long long)a), bs = _mm256_set1_epi64x((long long)b);
     size_t i = 0;
     for (; i + 4 <= count; i += 4) {

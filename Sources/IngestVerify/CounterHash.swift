@@ -53,7 +53,7 @@ struct Fingerprints: Sendable {
     private let factors = (
         UInt64.random(in: 0...UInt64.max) | 1, UInt64.random(in: 0...UInt64.max) | 1
     )
-    /// By id of a column; below 2^59, so that sums of products with counters below 2^30 fit 64 bits.
+    /// By id of a column; below 2^59.
     private let columns: [UInt64]
     /// Those whose sums have 128 bits.
     private static let wide = CounterColumnSet(CounterColumn.allCases.filter { $0.high != nil })
@@ -131,7 +131,8 @@ struct Fingerprints: Sendable {
             // SAFETY, here and below: a page has at most its capacity of rows, and columns are columnStride long.
             let high = unsafe low + CounterPage.capacity
             let isPlain = unsafe sum(page, low, high)
-            // Below 2^61 + 4: none but what is all zero becomes 0, and as many products fit as of reduced ones.
+            // At most 2^61: none but what is all zero becomes 0, and as many products fit as of reduced ones. The modulus
+            // itself stays: a row of money alone may come to it by no event that there is.
             for row in 0..<page.rowCount {
                 let (a, b) = unsafe (low[row], high[row])
                 let sum = a & Self.modulus &+ a &>> 61 &+ b &>> 31 &+ (b &<< 30) & Self.modulus
@@ -208,6 +209,7 @@ struct Fingerprints: Sendable {
         while let column = rest.popFirst() {
             let values = unsafe page.values + column &* CounterPage.columnStride
             let weight = columns[column]
+            // None of its values is large.
             if unsafe ingest_column_weigh(values, count, weight, low, high) { continue }
             var bits: UInt64 = 0
             for row in 0..<count {

@@ -145,12 +145,12 @@ package struct CounterColumnSet: OptionSet, Hashable, Sendable, BitwiseCopyable 
 
     /// - Parameter column: 0 ..< `idCount`.
     @inline(__always)
-    func contains(_ column: Int) -> Bool {
+    package func contains(_ column: Int) -> Bool {
         rawValue &>> UInt32(truncatingIfNeeded: column) & 1 != 0
     }
 
     @inline(__always)
-    mutating func insert(_ column: Int) { self = union(CounterColumnSet(number: column)) }
+    package mutating func insert(_ column: Int) { self = union(CounterColumnSet(number: column)) }
 
     @inline(__always)
     mutating func remove(_ column: Int) { self = subtracting(CounterColumnSet(number: column)) }

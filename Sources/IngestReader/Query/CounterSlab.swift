@@ -13,7 +13,7 @@ import IngestFormat
 /// pages, as slots are touched in any order.
 @safe final class CounterSlab: @unchecked Sendable {
     private static let firstStride = 8
-    /// Those in a slot's line, in their order there.
+    /// Those in a slot's line, in their order there: `places`, the other way round.
     private static let firstColumns: InlineArray<8, UInt8> = [0, 1, 2, 3, 4, 5, 19, 20]
     /// By column: its place in a slot's line; 8 of the others.
     private static let places: InlineArray<26, UInt8> = [
@@ -46,26 +46,25 @@ import IngestFormat
         unsafe first.base.update(repeating: 0, count: count * Self.firstStride)
         var rest = taken
         while let column = rest.popFirst() {
-            unsafe other(column).update(repeating: 0, count: count)
+            unsafe rareColumn(column).update(repeating: 0, count: count)
         }
     }
 
     /// One of the others, by slot.
     @inline(__always)
-    private func other(_ column: Int) -> UnsafeMutablePointer<UInt64> {
+    private func rareColumn(_ column: Int) -> UnsafeMutablePointer<UInt64> {
         // SAFETY: there is room for all columns; whoever uses one has taken it.
         unsafe others.base + column &* capacity
     }
 
-    /// Makes one of the others 0 where it is not there.
+    /// Clears one of the others at its first use.
     private func take(_ column: Int) {
-        let its = CounterColumnSet(rawValue: 1 << UInt32(column))
-        if taken.contains(its) { return }
-        // Columns that are not taken are never touched.
+        if taken.contains(column) { return }
+        // Columns that are not taken are not touched.
         if taken.isEmpty { others = LineMemory(capacity: Self.places.count * capacity) }
-        taken.formUnion(its)
+        taken.insert(column)
         // SAFETY: the slots are inside.
-        unsafe other(column).initialize(repeating: 0, count: clearedCount)
+        unsafe rareColumn(column).initialize(repeating: 0, count: clearedCount)
     }
 
     func set(_ counters: CounterRow, _ slot: Int) {
@@ -77,8 +76,8 @@ import IngestFormat
                 unsafe first.base[slot &* Self.firstStride &+ place] = value
             } else {
                 if value != 0 { take(column) }
-                if taken.contains(.init(rawValue: 1 << UInt32(column))) {
-                    unsafe other(column)[slot] = value
+                if taken.contains(column) {
+                    unsafe rareColumn(column)[slot] = value
                 }
             }
         }
@@ -94,7 +93,7 @@ import IngestFormat
             row.values[Int(Self.firstColumns[place])] = unsafe line[place]
         }
         var rest = taken
-        while let column = rest.popFirst() { row.values[column] = unsafe other(column)[slot] }
+        while let column = rest.popFirst() { row.values[column] = unsafe rareColumn(column)[slot] }
     }
 
     /// Adds the counters of rows of a page to slots; `false` if a sum does not fit.
@@ -125,7 +124,7 @@ import IngestFormat
                 let value = unsafe source[Int(column.offset)]
                 // These columns are looked at for nothing but a number.
                 if value == 0 { continue }
-                unsafe Self.add(value, to: other(Int(column.place)) + slot, &carries)
+                unsafe Self.add(value, to: rareColumn(Int(column.place)) + slot, &carries)
             }
             if carries >> 63 != 0 { return false }
         }
@@ -154,7 +153,7 @@ import IngestFormat
             if sum >= value(Int(column.offset)) { continue }
             guard let high = column.high else { return false }
             take(Int(high))
-            let highs = unsafe other(Int(high)) + slot
+            let highs = unsafe rareColumn(Int(high)) + slot
             guard unsafe highs.pointee < .max else { return false }
             unsafe highs.pointee += 1
         }

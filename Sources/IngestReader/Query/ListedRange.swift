@@ -5,7 +5,7 @@ import IngestFormat
 /// Rows of a listing that were folded together, in the order in which they are shown. Nothing of it changes, so that
 /// several threads may read parts of it side by side.
 ///
-/// **Cost** 76 bytes a row, 8 more for each of the rare counters that is not 0 in all; 24 and the texts a unit.
+/// **Cost** 76 bytes a row, 8 more for each rare counter that any row has; 24 and the texts a unit.
 package struct ListedRange: Sendable {
     /// What rows in a row have in common: texts by where they lie in `texts`.
     struct Unit: Sendable {

@@ -132,7 +132,8 @@ struct LedgerRefusals {
     /// By outcome: those that have none, of which there may be fewer.
     private var rowless: [UInt64]
     private let policies: [CountingPolicy]
-    /// Event times that the clock may have refused; `nil` where any may be, since nobody knows the policies any more.
+    /// Event times that the clock may have refused; `nil` where any may be, since nobody knows the policies any more,
+    /// and where each refusal has its row.
     private var refusedTimes: (before: Int64, after: Int64)?
     private let mayHaveSessions: Bool
 
@@ -143,7 +144,7 @@ struct LedgerRefusals {
     ///   - policies: of its segments that are there.
     ///   - hasExpired: whether there were others, under policies that nobody knows any more.
     ///   - optedOutCount: lines of the file that are in the ledger for that.
-    ///   - ledger: gives that of its senders; asked only where a refusal has no row.
+    ///   - ledger: gives that of its senders; asked only where a refusal has no row, and nothing has expired.
     init(
         _ totals: LogTotals, _ rows: CounterRow, _ rowCounts: [Verdict: UInt64],
         _ policies: Set<CountingPolicy>, hasExpired: Bool, optedOutCount: UInt64,

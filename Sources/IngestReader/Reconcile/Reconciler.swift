@@ -106,7 +106,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let rowCounts = try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
         var refusals = try LedgerRefusals(
-            try source.totals(), try sumRows(), rowCounts, try source.policies(),
+            source.totals(), sumRows(), rowCounts, source.policies(),
             hasExpired: hasExpired, optedOutCount: found.optedOutCount, ledger: source.ledger)
         for part in 0..<partCount {
             try compare(sent, with: logged, part, &refusals, into: outcome)

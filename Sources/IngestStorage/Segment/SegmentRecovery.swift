@@ -321,7 +321,8 @@ struct SegmentCopy<Files: FileSystem> {
                         throw .corrupt(
                             path: file.path, offset: offset,
                             detail:
-                                "a block whose checksum is right and whose rows cannot be decoded")
+                                "a block whose checksum is right and whose rows cannot be decoded or counted"
+                        )
                     }
                     let range = offset..<offset + UInt64(header.byteCount)
                     segment.add(SegmentPlan<Files>.lost(header, at: range))

@@ -124,23 +124,25 @@ struct ColumnVectorTests {
     }
 
     @Test(arguments: [1, 3, 4, 5, 1_023, 1_024])
-    func `values are weighed in two halves, and none where one needs more than 30 bits`(
+    func `values are weighed in two halves, and none where one needs more than 29 bits`(
         count: Int
     ) {
         var random = SeededRandom(seed: UInt64(count))
         let before = (0..<count + 1).map { _ in random.next() >> 8 }
-        for shift in [34, 35, 63, 64] as [UInt64] {
+        var (least, greatest): (UInt64, UInt64) = (0, 0)
+        guard ingest_column_range(before, 1, &least, &greatest) else { return }
+        for shift in [35, 36, 63, 64] as [UInt64] {
             var values = (0..<count).map { _ in random.next() >> shift }
             values[count / 2] = ~0 >> shift
             let weight = random.next() >> 2
             var (low, high) = (before, before)
-            guard ingest_column_weigh(values, count, weight, &low, &high) else { return }
+            #expect(ingest_column_weigh(values, count, weight, &low, &high))
             let (a, b) = (weight & (1 << 30 - 1), weight >> 30)
             #expect(low == zip(before, values + [0]).map { $0 &+ $1 * a }, "\(shift)")
             #expect(high == zip(before, values + [0]).map { $0 &+ $1 * b }, "\(shift)")
-            for place in values.indices where shift == 34 {
+            for place in values.indices where shift == 35 {
                 let value = values[place]
-                values[place] = 1 << UInt64.random(in: 30...63, using: &random)
+                values[place] = 1 << UInt64.random(in: 29...63, using: &random)
                 let (lowBefore, highBefore) = (low, high)
                 #expect(!ingest_column_weigh(values, count, weight, &low, &high), "\(place)")
                 #expect(low == lowBefore && high == highBefore, "\(place)")
