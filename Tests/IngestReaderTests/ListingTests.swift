@@ -1,8 +1,9 @@
 import IngestFormat
-import IngestReader
 import IngestStorage
 import TestSupport
 import Testing
+
+@testable import IngestReader
 
 /// Listings in ranges, the order of ids, and the greatest of many: what needs more rows, or other names, than
 /// the tests of single queries.
@@ -10,6 +11,38 @@ import Testing
     private static let limits: [(reward: String?, limit: Int?)] = [
         (nil, nil), (nil, 0), (nil, 5), ("a", 2),
     ]
+
+    @Test("A slab that is cleared for more rows than before has nothing of earlier ones")
+    func clearedSlab() {
+        let slab = CounterSlab(capacity: 5)
+        func counters(_ factor: UInt64) -> CounterRow {
+            var row = CounterRow()
+            for column in CounterColumn.allCases {
+                row[column] = factor * UInt64(column.rawValue + 1)
+            }
+            return row
+        }
+        // The first row has no rare counter; those of the second are there for all that come later.
+        for (count, factors) in [(1, [0]), (2, [3, 0]), (5, [0, 7, 0, 0, 1]), (3, [0, 0, 9])]
+            as [(Int, [UInt64])]
+        {
+            slab.clear(count)
+            var read = counters(99)
+            for slot in 0..<count {
+                slab.read(slot, into: &read)
+                #expect(read == CounterRow(), "\(count) rows, \(slot)")
+            }
+            for (slot, factor) in factors.enumerated() { slab.set(counters(factor), slot) }
+            for (slot, factor) in factors.enumerated() {
+                slab.read(slot, into: &read)
+                #expect(read == counters(factor), "\(count) rows, \(slot)")
+            }
+            // Over what is there.
+            slab.set(CounterRow(), count - 1)
+            slab.read(count - 1, into: &read)
+            #expect(read == CounterRow(), "\(count) rows, set again")
+        }
+    }
 
     @Test("Listings are the same however few rows are held at a time", arguments: [1, 2, 7, 64])
     func ranges(rowCountMax: Int) throws {

@@ -149,7 +149,7 @@ extension ProcessSuite {
                 #expect(ended.errors.isEmpty, "\(program) \(option): \(ended.errors)")
                 if option == "--version" {
                     #expect(
-                        ended.output.contains(/, (packets|files) \d/), "no format: \(ended.output)")
+                        ended.output.contains(/, (packets|files) \w/), "no format: \(ended.output)")
                 }
             }
             try expectOneLine(words.dropFirst() + ["--no-such-option"], code: 64, of: words[0])
