@@ -96,6 +96,29 @@ struct SpoolDamageTests {
         #expect(try SpoolTests.open(killed.disk.kill()).packets.count == 1)
     }
 
+    @Test func `Bytes behind a head keep the epoch, also where a file without packets follows`()
+        throws
+    {
+        for hasBytes in [true, false] {
+            let files = SimulatedFileSystem(seed: 2)
+            let identity = SenderIdentity(
+                sender: SenderID(rawValue: 77), epoch: SenderEpoch(rawValue: 500))
+            for number in [1, 2] as [UInt64] {
+                let header = SpoolHeader(
+                    identity: identity, fileNumber: number, firstSequence: 0, note: SpoolNote(),
+                    hasEnded: false)
+                let file = try files.create(SpoolFileName(number, endSequence: 0).text)
+                let rest: [UInt8] = number == 1 && hasBytes ? [0] : []
+                try file.write(header.encode() + rest, at: 0)
+                try file.sync()
+            }
+            try files.syncDirectory()
+            let opened = try SpoolTests.open(files, epoch: 1_000)
+            #expect(opened.packets.isEmpty && opened.left.isContinued == hasBytes)
+            #expect((opened.spool.identity == identity) == hasBytes)
+        }
+    }
+
     /// Nine packets, two a file but for the last one.
     private static func manyFiles() throws -> SimulatedFileSystem {
         let files = SimulatedFileSystem(seed: 1)

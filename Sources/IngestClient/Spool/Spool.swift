@@ -189,6 +189,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         try state.withLock { state throws(StorageError) in
             do throws(StorageError) {
                 try begin(&state, state.note, hasEnded: state.hasEnded)
+                try retire(&state, below: state.ackedEnd)
             } catch {
                 guard case .diskFull = error else { throw error }
             }
@@ -232,7 +233,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
         _ packets: [SpooledPacket], _ state: inout State
     ) throws(StorageError) -> SpoolPlace {
         let file: Files.File
-        if let open = state.file, state.end <= fileByteCountMax {
+        let hasRoom = state.file != nil && state.end <= fileByteCountMax
+        if hasRoom, let open = state.file {
             file = open
         } else {
             file = try begin(&state, state.note, hasEnded: state.hasEnded)
@@ -256,6 +258,8 @@ final class Spool<Files: FileSystem>: PacketSpool {
         reading.withLock { ($0.file, $0.end) = (place.file, end) }
         if let last = packets.last { state.note = last.note }
         state.hasEnded = false
+        // Not before: without packets the files before are all that may say that the epoch goes on.
+        if !hasRoom { try retire(&state, below: state.ackedEnd) }
         return place
     }
 
@@ -321,7 +325,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
-    /// Begins a file behind those that are there, and removes what is acked.
+    /// Begins a file behind those that are there.
     @discardableResult private func begin(
         _ state: inout State, _ note: SpoolNote, hasEnded: Bool
     ) throws(StorageError) -> Files.File {
@@ -337,7 +341,6 @@ final class Spool<Files: FileSystem>: PacketSpool {
         state.note = note
         state.hasEnded = hasEnded
         state.end = SpoolHeader.byteCount
-        try retire(&state, below: state.ackedEnd)
         return file
     }
 

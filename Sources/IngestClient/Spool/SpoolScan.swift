@@ -40,6 +40,8 @@ struct SpoolScan<Files: FileSystem> {
         var content = SpoolContent()
         /// Damage behind which nothing whole has been found yet, and how many bytes it may have taken.
         fileprivate var gap: (path: String, offset: UInt64, byteCount: Int)?
+        /// Whether bytes of this epoch were damaged: they may have been packets that were sent.
+        fileprivate var hasLostBytes = false
     }
 
     let files: Files
@@ -205,7 +207,9 @@ struct SpoolScan<Files: FileSystem> {
 extension SpoolScan.Found {
     /// Whether its epoch goes on: there are packets, or bytes of some behind the head of a file. These may have been sent, and be
     /// lost to damage; under another epoch their events would be counted twice.
-    var isContinued: Bool { last != nil && (!content.packets.isEmpty || content.cut != nil) }
+    var isContinued: Bool {
+        last != nil && (!content.packets.isEmpty || content.cut != nil || hasLostBytes)
+    }
 
     /// Notes damage; what lies directly behind earlier damage is one with it.
     fileprivate mutating func miss(_ path: String, at offset: Int, byteCount: Int) {
@@ -220,6 +224,7 @@ extension SpoolScan.Found {
     }
 
     private mutating func beginEpoch(_ identity: SenderIdentity?, at first: UInt64) {
+        hasLostBytes = hasLostBytes && identity == last
         last = identity
         content.packets = SequenceArray(start: first)
         content.ackedEnd = first
@@ -282,6 +287,7 @@ extension SpoolScan.Found {
         content.damage.append(
             SpoolDamage(path: gap.path, offset: gap.offset, sequences: first..<next))
         self.gap = nil
+        hasLostBytes = hasLostBytes || gap.byteCount > 0
         return true
     }
 
