@@ -233,8 +233,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         _ packets: [SpooledPacket], _ state: inout State
     ) throws(StorageError) -> SpoolPlace {
         let file: Files.File
-        let hasRoom = state.file != nil && state.end <= fileByteCountMax
-        if hasRoom, let open = state.file {
+        if let open = state.file, state.end <= fileByteCountMax {
             file = open
         } else {
             file = try begin(&state, state.note, hasEnded: state.hasEnded)
@@ -259,7 +258,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         if let last = packets.last { state.note = last.note }
         state.hasEnded = false
         // Not before: without packets the files before are all that may say that the epoch goes on.
-        if !hasRoom { try retire(&state, below: state.ackedEnd) }
+        try retire(&state, below: state.ackedEnd)
         return place
     }
 
