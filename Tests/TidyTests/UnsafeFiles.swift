@@ -116,6 +116,7 @@ enum UnsafeFiles {
                 "reads names and keys in the record that was found; owns the bytes of names and what is known of them",
             "Commit/Admit/SessionRule": "owns the pseudonyms of a packet",
             "Commit/Admit/SessionTable": "changes the entries that were found",
+            "Commit/Admit/OpenSession": "reads and writes what lies in its two lines",
             "Commit/Admit/PairTable":
                 "reads the entry that was found, and owns a small cache; looks at entries of its table where they lie",
             "Commit/CommitStage": "reads records where they lie in the ring",

@@ -147,6 +147,20 @@ static inline uint32_t ingest_numbers_scan(const uint32_t *line, uint32_t number
 #endif
 }
 
+/// The same of 8 numbers.
+static inline uint32_t ingest_eight_numbers_scan(const uint32_t *numbers, uint32_t number) {
+#if defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi32((int)number);
+    const __m128i low = _mm_cmpeq_epi32(_mm_load_si128((const __m128i *)numbers), wanted);
+    const __m128i high = _mm_cmpeq_epi32(_mm_load_si128((const __m128i *)numbers + 1), wanted);
+    return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(low, high), _mm_setzero_si128()));
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < 8; i++) bits |= (uint32_t)(numbers[i] == number) << i;
+    return bits;
+#endif
+}
+
 /// Moves the claims of one line of the dedup index to another that is all zeros: those that hold (as above), lie in their own line
 /// (bits 24–26 are 0) and have `bit`, which is one of bits 28–63. Bit 27 stays where it is. `false`, and nothing is
 /// changed, where the other line is not all zeros.

@@ -40,8 +40,11 @@ struct BareKey: KeySetElement {
 
 /// A set of `KeySets`; of all zeros: an empty one.
 struct KeySet: BitwiseCopyable {
-    fileprivate(set) var count: UInt32 = 0
     fileprivate var root = KeySetNode.none
+
+    var isEmpty: Bool {
+        @inline(__always) get { root == .none }
+    }
 }
 
 /// Which node of a trie is meant: the number of a leaf plus 1, or that of an inner one with bit 31 set.
@@ -80,9 +83,6 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     /// Who sends keys must not know which of them lie together.
     private let seed = UInt64.random(in: 0...UInt64.max)
 
-    /// Elements of a set at most: giving its 25,000 to 47,000 nodes back takes less than a millisecond.
-    static var keyCountMax: UInt32 { 1 << 16 }
-
     /// Nodes that sets have.
     var nodeCount: Int { leaves.count + inners.count }
 
@@ -107,7 +107,7 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     /// The line that `find` will look at first, to be loaded ahead; `nil` for an empty set.
     @inline(__always)
     func firstLine(of set: KeySet) -> CacheLine? {
-        if set.count == 0 { return nil }
+        if set.isEmpty { return nil }
         // SAFETY: the number is that of a node of the set.
         return set.root.isInner
             ? unsafe CacheLine(inners.node(set.root.innerNumber))
@@ -117,7 +117,7 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     /// The element of a key, > 0. Valid until the next insert.
     @inline(__always)
     func find(_ key: UInt32, in set: KeySet) -> UnsafeMutablePointer<Element>? {
-        if set.count == 0 { return nil }
+        if set.isEmpty { return nil }
         var node = set.root
         if node.isInner { node = leaf(of: key, below: node) }
         if node == .none { return nil }
@@ -141,7 +141,6 @@ struct KeySetNode: BitwiseCopyable, Equatable {
     /// Adds an element whose key is not in the set.
     /// - Returns: whether there was room.
     mutating func insert(_ element: Element, into set: inout KeySet) -> Bool {
-        if set.count == Self.keyCountMax { return false }
         let hash = hash(element.key)
         var level: UInt64 = 0
         // Of an inner node; `nil` is the root.
@@ -155,17 +154,15 @@ struct KeySetNode: BitwiseCopyable, Equatable {
                 guard let new = makeLeaf() else { return false }
                 unsafe leaves.node(new.leafNumber)[0] = element
                 put(new, at: place, of: &set)
-                break
+                return true
             } else if let free = freePlace(in: node) {
                 unsafe leaves.node(node.leafNumber)[free] = element
-                break
+                return true
             } else {
                 guard let inner = split(node, level) else { return false }
                 put(inner, at: place, of: &set)
             }
         }
-        set.count &+= 1
-        return true
     }
 
     private mutating func put(
@@ -242,21 +239,21 @@ struct KeySetNode: BitwiseCopyable, Equatable {
         unsafe memory.base + number &* elementCount
     }
 
-    /// A node's number.
-    mutating func take(filledWith element: Element) -> UInt32 {
-        let number: UInt32
-        if freeCount > 0 {
-            freeCount -= 1
-            number = unsafe free.base[freeCount]
-            // What is taken next: it may have been free for a long time.
-            if freeCount > 0 {
-                unsafe ingest_prefetch(node(Int(free.base[freeCount - 1])))
-            }
-        } else {
+    /// The number of a node whose elements are those that it had before, if it had any.
+    mutating func take() -> UInt32 {
+        guard freeCount > 0 else {
             memory.reserve((usedCount + 1) * elementCount, keeping: usedCount * elementCount)
-            number = UInt32(usedCount)
             usedCount += 1
+            return UInt32(usedCount - 1)
         }
+        freeCount -= 1
+        // What is taken next: it may have been free for a long time.
+        if freeCount > 0 { unsafe ingest_prefetch(node(Int(free.base[freeCount - 1]))) }
+        return unsafe free.base[freeCount]
+    }
+
+    mutating func take(filledWith element: Element) -> UInt32 {
+        let number = take()
         unsafe node(Int(number)).update(repeating: element, count: elementCount)
         return number
     }

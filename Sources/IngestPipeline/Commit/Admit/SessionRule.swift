@@ -171,9 +171,7 @@ import IngestRules
             unsafe event.pointee.pseudonym = pseudonyms[index]
             guard let node = unsafe table.nodeNumber(of: pseudonyms[index]) else { continue }
             unsafe event.pointee.node = node
-            let (state, impressions) = table.lines(ofNode: node)
-            unsafe batch.add(state)
-            unsafe batch.add(impressions)
+            unsafe batch.add(table.line(ofNode: node))
         }
         unsafe batch.load()
     }

@@ -1,66 +1,6 @@
 // packet → decode → ring → [admit] → block → segment → compaction → snapshot → query
 import CIngestLinux
 import IngestFormat
-import IngestRules
-
-/// A session that is going on, or has ended and was not taken out yet.
-///
-/// **Layout** Two cache lines, 128 bytes; plain old data. The second one is its first 16 rewards with impressions, so that
-/// most events need no other. `spread` 0 is none.
-struct OpenSession: BitwiseCopyable {
-    /// The pseudonym in the upper 48 bits; bit 0 is set.
-    fileprivate(set) var spread: UInt64 = 0
-    /// When its last event was admitted, µs since 1970.
-    var seenAt: Int64 = 0
-    var rates = SessionRates()
-    /// `SessionTable.missCount` when it began: rows were missed since where that is another one now.
-    fileprivate(set) var knownSince: UInt32 = 0
-    /// Its further rewards with impressions.
-    fileprivate var impressions = KeySet()
-    /// Its rewards of which a click was counted, but for the first one.
-    fileprivate var clicks = KeySet()
-    fileprivate var firstClick = ClickedReward()
-    fileprivate var firstImpressions = InlineArray<16, SeenReward>(repeating: SeenReward())
-
-    fileprivate static let firstImpressionCount = 16
-
-    /// Where it belongs in the index.
-    fileprivate var indexSpread: UInt64 {
-        SessionSlot.spread(UInt32(truncatingIfNeeded: spread &>> 32))
-    }
-}
-
-extension UnsafeMutablePointer<OpenSession> {
-    // SAFETY, of all: `SessionTable.init` has seen that they lie there, and they have the types of the properties.
-
-    @inline(__always)
-    fileprivate var firstClick: UnsafeMutablePointer<ClickedReward> {
-        unsafe UnsafeMutableRawPointer(self).advanced(by: 48)
-            .assumingMemoryBound(to: ClickedReward.self)
-    }
-
-    /// The first rewards with impressions, as a leaf of `KeySets`.
-    @inline(__always)
-    fileprivate var leaf: UnsafeMutablePointer<SeenReward> {
-        unsafe UnsafeMutableRawPointer(self).advanced(by: 64)
-            .assumingMemoryBound(to: SeenReward.self)
-    }
-
-    /// Rewards in sets elsewhere.
-    fileprivate var furtherCount: Int {
-        unsafe Int(pointee.impressions.count) + Int(pointee.clicks.count)
-    }
-
-    /// Rewards in it; one with impression and click is two.
-    fileprivate var rewardCount: Int {
-        // SAFETY: a leaf is a line of 16 keys, of which 0 is none.
-        let free = unsafe ingest_numbers_scan(
-            UnsafeRawPointer(leaf).assumingMemoryBound(to: UInt32.self), 0)
-        let click = unsafe firstClick.pointee.key == 0 ? 0 : 1
-        return unsafe OpenSession.firstImpressionCount - free.nonzeroBitCount + click
-            + furtherCount
-    }
-}
 
 /// What the index of sessions has of one of them.
 ///
@@ -100,37 +40,19 @@ struct SessionSlot: TableEntry {
     }
 }
 
-/// A reward of which an impression was counted in a session: its key plus 1.
-typealias SeenReward = BareKey
-
-/// A reward of which a click was counted in a session.
-///
-/// **Layout** 16 bytes; plain old data.
-struct ClickedReward: KeySetElement {
-    /// Event time of the last of them, µs since 1970.
-    var clickedAt: Int64 = 0
-    /// The reward's key plus 1.
-    var key: UInt32 = 0
-    /// So that its size is its stride: what lies behind it begins there.
-    private var unused: UInt32 = 0
-
-    init() {}
-
-    init(clickedAt: Int64, key: UInt32) { (self.clickedAt, self.key) = (clickedAt, key) }
-}
-
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
 ///
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
-/// sweep, which looks at some nodes for each session that begins and for each block; until then they take room. At
-/// `keyCountMax` sessions and rewards in them no more are taken in, where a reward with impression and click is two; nor more
-/// than 65,536 of either in one session, beside its first 16 rewards with impressions and its first one with a click.
+/// sweep, which looks at some nodes with each block: at all of them in a quarter of the time-out, and in a 32nd where there is no
+/// room for more. Until then they take room. At `keyCountMax` sessions and rewards in them no more are taken in, where a reward
+/// with impression and click is two; nor more than 65,536 of either in one session, beside its first 16 rewards with
+/// impressions and its first one with a click.
 ///
 /// **Layout** A node of two lines a session, in the order in which they begin, so that those that are going on lie near to each
 /// other; an index of 8 bytes a place says which node is whose.
 /// **Cost** 128 bytes a session and 11 to 32 of the index; 64 for its 17th to 32nd reward with impressions, as for its second
-/// to fifth with clicks (`KeySets`). An event needs a line of the index and those of the node: 3 misses, which loads ahead
-/// make overlap.
+/// to fifth with clicks (`KeySets`). An event needs a line of the index and one or two of the node: 2 or 3 misses, which loads
+/// ahead make overlap.
 @safe struct SessionTable: ~Copyable {
     /// A session's node.
     ///
@@ -148,18 +70,25 @@ struct ClickedReward: KeySetElement {
     private let keyCountMax: Int
     /// The node that the sweep looks at next.
     private var swept = 0
+    /// Nodes that it should have looked at by then, µs since 1970, and has not; no more than there are.
+    private var sweepDue = 0.0
+    private var sweepDueAt: Int64 = 0
     /// How often rows were missed that may be of sessions that were going on; 0 is before any session.
     private var missCount: UInt32 = 1
 
-    /// Nodes that are looked at with a session that begins and with a block, and where there is no room.
-    private static var sweepCount: (ofSession: Int, ofBlock: Int) { (4, 1_024) }
-    private static var sweepCountOfFull: (ofSession: Int, ofBlock: Int) { (16, 4_096) }
+    /// Nodes that are looked at with a block, and rewards that are given back, at most.
+    private static var sweepWorkMax: Int { 4_096 }
+    /// Nodes that are looked at with a block at least where there is no room: a table of few has room at once.
+    private static var sweepCountOfFull: Int { 256 }
+    /// How far ahead of the sweep nodes are loaded, and, of one that has ended, what else it stands on.
+    private static var sweepAhead: (node: Int, ended: Int) { (16, 4) }
+
+    /// Rewards with impressions, or with clicks, of one session outside its node: giving their 25,000 to 47,000 nodes back
+    /// takes less than a millisecond.
+    private static var furtherCountMax: UInt32 { 1 << 16 }
 
     init(_ policy: SessionPolicy) {
-        precondition(
-            MemoryLayout<OpenSession>.stride == 128
-                && MemoryLayout<OpenSession>.offset(of: \.firstClick) == 48
-                && MemoryLayout<OpenSession>.offset(of: \.firstImpressions) == 64)
+        precondition(OpenSession.hasLayout)
         timeoutMicroseconds = Int64(policy.timeoutSeconds) * 1_000_000
         keyCountMax = policy.keyCountMax
         // More than all keys take, however they are spread over sessions: sets are full where the table is.
@@ -187,21 +116,20 @@ struct ClickedReward: KeySetElement {
         return unsafe slot.map { unsafe $0.pointee.nodeEnd &- 1 }
     }
 
-    /// The lines of a node that `nodeNumber` gave.
+    /// The first line of a node that `nodeNumber` gave.
     @inline(__always)
-    func lines(ofNode number: UInt32) -> (CacheLine, CacheLine) {
-        // SAFETY: a node stays readable, and is two lines.
-        let node = unsafe nodes.node(Int(number))
-        return unsafe (CacheLine(node), CacheLine(node.leaf))
+    func line(ofNode number: UInt32) -> CacheLine {
+        // SAFETY: a node stays readable.
+        unsafe CacheLine(nodes.node(Int(number)))
     }
 
-    /// Starts the load of the second of those lines once more, and that of the impressions that stand outside the node. Waits
+    /// Starts the load of its second line, if that is in use, and that of the impressions that stand outside the node. Waits
     /// for the first one.
     @inline(__always)
     func prefetch(node number: UInt32) {
         // SAFETY: as above; one that was given back has an empty set.
         let node = unsafe nodes.node(Int(number))
-        unsafe ingest_prefetch(node.leaf)
+        unsafe ingest_prefetch(node.lastLine)
         if let further = unsafe impressions.firstLine(of: node.pointee.impressions) {
             further.prefetch()
         }
@@ -209,18 +137,15 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Sessions
 
-    @inline(__always)
-    private static func spread(_ pseudonym: UInt64) -> UInt64 { pseudonym &<< 16 | 1 }
-
     // Inlined, with a closure of plain data: a call, or a closure, that is given the table is given a copy of its 500 bytes.
     @inline(__always)
     private func entry(_ pseudonym: UInt64) -> Session? {
-        let (tag, spread) = (SessionSlot.tag(pseudonym), Self.spread(pseudonym))
+        let tag = SessionSlot.tag(pseudonym)
         // SAFETY: a place that is taken has the number of a node.
         let first = unsafe nodes.node(0)
         let slot = unsafe index.find(SessionSlot.spread(tag)) { slot in
             let number = unsafe Int(slot.pointee.nodeEnd) &- 1
-            return unsafe slot.pointee.tag == tag && first[number].spread == spread
+            return unsafe slot.pointee.tag == tag && first[number].isOf(pseudonym)
         }
         return unsafe slot.map { unsafe first + (Int($0.pointee.nodeEnd) &- 1) }
     }
@@ -244,28 +169,27 @@ struct ClickedReward: KeySetElement {
     func find(_ pseudonym: UInt64, atNode number: UInt32, now: Int64) -> Session? {
         // SAFETY: a node that was given once stays readable, whoever has it.
         let session = unsafe nodes.node(Int(number))
-        guard unsafe session.pointee.spread == Self.spread(pseudonym),
-            unsafe !hasEnded(session, now: now)
+        guard unsafe session.pointee.isOf(pseudonym), unsafe !hasEnded(session, now: now)
         else { return unsafe find(pseudonym, now: now) }
         return unsafe session
     }
 
     /// Begins a session that `find` did not find; `nil` if there is no room.
     mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> Session? {
-        sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofSession, now: now)
-        var begun = OpenSession()
-        (begun.spread, begun.seenAt) = (Self.spread(pseudonym), now)
-        begun.knownSince = isPartial ? 0 : missCount
+        let session: Session
         if let ended = unsafe entry(pseudonym) {
             unsafe clear(ended)
-            unsafe ended.pointee = begun
-            return unsafe ended
+            unsafe session = ended
+        } else {
+            if isFull { return nil }
+            let number = nodes.take()
+            _ = unsafe index.insert(
+                SessionSlot(tag: SessionSlot.tag(pseudonym), nodeEnd: number + 1))
+            unsafe session = nodes.node(Int(number))
         }
-        if isFull { return nil }
-        let number = nodes.take(filledWith: begun)
-        _ = unsafe index.insert(
-            SessionSlot(tag: SessionSlot.tag(pseudonym), nodeEnd: number + 1))
-        return unsafe nodes.node(Int(number))
+        unsafe session.pointee.begin(
+            pseudonym, now: now, knownSince: isPartial ? 0 : missCount)
+        return unsafe session
     }
 
     private var isFull: Bool { nodes.count + rewardCount >= keyCountMax }
@@ -281,7 +205,12 @@ struct ClickedReward: KeySetElement {
     /// To be called for each block.
     mutating func open(now: Int64) {
         goOnGrowing()
-        sweep((isFull ? Self.sweepCountOfFull : Self.sweepCount).ofBlock, now: now)
+        let round = max(1, timeoutMicroseconds / (isFull ? 32 : 4))
+        let share = Double(min(now - sweepDueAt, round)) / Double(round)
+        let count = Double(nodes.endNumber)
+        let least = isFull ? Double(Self.sweepCountOfFull) : 0
+        (sweepDue, sweepDueAt) = (min(max(sweepDue + share * count, least), count), now)
+        sweep(now: now)
     }
 
     /// To be called between packets, now and then.
@@ -294,8 +223,11 @@ struct ClickedReward: KeySetElement {
     /// - Parameter key: below `UInt32.max`, as that of the others.
     @inline(__always)
     func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
-        if unsafe SeenReward.place(of: key &+ 1, in: session.leaf) != nil { return true }
-        return unsafe impressions.find(key &+ 1, in: session.pointee.impressions) != nil
+        let reward = SeenReward(key: key &+ 1)
+        if unsafe session.hasSeen(reward, inSecondLine: false) { return true }
+        if unsafe session.pointee.seenCount <= 8 { return false }
+        return unsafe session.hasSeen(reward, inSecondLine: true)
+            || impressions.find(reward.key, in: session.pointee.impressions) != nil
     }
 
     /// The event time of the last click on a reward that was counted, µs since 1970.
@@ -306,10 +238,11 @@ struct ClickedReward: KeySetElement {
 
     @inline(__always)
     private func click(_ session: Session, _ key: UInt32) -> UnsafeMutablePointer<ClickedReward>? {
+        if unsafe !session.pointee.hasFurther { return nil }
         if unsafe session.firstClick.pointee.key == key &+ 1 {
             return unsafe session.firstClick
         }
-        return unsafe clicks.find(key &+ 1, in: session.pointee.clicks)
+        return unsafe clicks.find(key &+ 1, in: session.pointee.further.clicks)
     }
 
     /// Notes an impression that was counted, of a reward that had none.
@@ -317,12 +250,16 @@ struct ClickedReward: KeySetElement {
     @inline(__always)
     mutating func noteImpression(_ session: Session, _ key: UInt32) -> Bool {
         if isFull { return unsafe note(false, session) }
-        let reward = SeenReward(key: key &+ 1)
-        if let free = unsafe SeenReward.place(of: 0, in: session.leaf) {
-            unsafe session.leaf[free] = reward
+        let (reward, count) = unsafe (SeenReward(key: key &+ 1), session.pointee.seenCount)
+        if count >= 8 { unsafe session.pointee.useFurther() }
+        if count < OpenSession.seenCountMax {
+            unsafe session.add(reward)
             return unsafe note(true, session)
         }
-        let hadRoom = unsafe impressions.insert(reward, into: &session.pointee.impressions)
+        let hadRoom =
+            unsafe session.pointee.further.impressionCount < Self.furtherCountMax
+            && impressions.insert(reward, into: &session.pointee.impressions)
+        unsafe session.pointee.further.impressionCount += hadRoom ? 1 : 0
         return unsafe note(hadRoom, session)
     }
 
@@ -333,12 +270,16 @@ struct ClickedReward: KeySetElement {
             return true
         }
         if isFull { return unsafe note(false, session) }
+        unsafe session.pointee.useFurther()
         let click = ClickedReward(clickedAt: timestamp, key: key &+ 1)
         if unsafe session.firstClick.pointee.key == 0 {
             unsafe session.firstClick.pointee = click
             return unsafe note(true, session)
         }
-        let hadRoom = unsafe clicks.insert(click, into: &session.pointee.clicks)
+        let hadRoom =
+            unsafe session.pointee.further.clickCount < Self.furtherCountMax
+            && clicks.insert(click, into: &session.pointee.further.clicks)
+        unsafe session.pointee.further.clickCount += hadRoom ? 1 : 0
         return unsafe note(hadRoom, session)
     }
 
@@ -350,16 +291,17 @@ struct ClickedReward: KeySetElement {
 
     // MARK: Their end
 
-    /// Takes out the ended sessions among the next nodes.
-    private mutating func sweep(_ count: Int, now: Int64) {
-        if index.isGrowing || nodes.count == 0 { return }
-        var left = min(count, nodes.endNumber)
-        while left > 0 {
+    /// Takes out the ended sessions among the nodes that it should have looked at.
+    private mutating func sweep(now: Int64) {
+        if index.isGrowing { return }
+        var left = Self.sweepWorkMax
+        while left > 0 && sweepDue >= 1 {
             left -= 1
+            sweepDue -= 1
             if swept >= nodes.endNumber { swept = 0 }
             loadAheadOfSweep(now: now)
             let session = unsafe nodes.node(swept)
-            if unsafe session.pointee.spread != 0 && hasEnded(session, now: now) {
+            if unsafe session.pointee.isThere && hasEnded(session, now: now) {
                 // Giving back the nodes of a large set takes its time too.
                 left -= unsafe session.furtherCount
                 unsafe remove(session, UInt32(swept))
@@ -368,14 +310,17 @@ struct ClickedReward: KeySetElement {
         }
     }
 
-    /// Starts the load of the line of the index that a session which has ended stands on, some nodes before its turn comes.
+    /// Starts the loads of the nodes whose turn comes a while later, and of what else a session that has ended stands on.
+    @inline(__always)
     private func loadAheadOfSweep(now: Int64) {
-        let ahead = swept + Self.sweepCount.ofSession
+        unsafe ingest_prefetch(nodes.node(swept &+ Self.sweepAhead.node))
+        let ahead = swept + Self.sweepAhead.ended
         guard ahead < nodes.endNumber else { return }
         let session = unsafe nodes.node(ahead)
-        let isThere = unsafe session.pointee.spread != 0
+        let isThere = unsafe session.pointee.isThere
         if isThere, unsafe hasEnded(session, now: now) {
             unsafe index.prefetch(session.pointee.indexSpread)
+            unsafe ingest_prefetch(session.lastLine)
         }
     }
 
@@ -388,11 +333,12 @@ struct ClickedReward: KeySetElement {
     }
 
     /// Takes all out of a node.
-    @inline(never)
     private mutating func clear(_ session: Session) {
         rewardCount -= unsafe session.rewardCount
-        unsafe impressions.removeAll(of: &session.pointee.impressions)
-        unsafe clicks.removeAll(of: &session.pointee.clicks)
-        unsafe session.pointee = OpenSession()
+        if unsafe session.pointee.hasFurther {
+            unsafe impressions.removeAll(of: &session.pointee.impressions)
+            unsafe clicks.removeAll(of: &session.pointee.further.clicks)
+        }
+        unsafe session.pointee.end()
     }
 }
