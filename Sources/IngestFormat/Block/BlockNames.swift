@@ -59,17 +59,6 @@ package struct NewNames: Sendable, Equatable {
         Array(bytes[range(index)])
     }
 
-    /// Calls `body` with the ordinal and the place in `bytes` of each name, in order.
-    package func forEach(
-        from first: NameOrdinal, _ body: (NameOrdinal, Range<Int>) -> Void
-    ) {
-        for index in 0..<count {
-            body(
-                NameOrdinal(rawValue: first.rawValue &+ UInt32(truncatingIfNeeded: index)),
-                range(index))
-        }
-    }
-
     /// Empties the list; the memory stays.
     package mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)

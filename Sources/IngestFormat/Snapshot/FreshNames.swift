@@ -39,13 +39,11 @@ package struct FreshNames {
             nameCount: names.count, nameByteCount: blocks.reduce(0) { $0 + $1.names.bytes.count },
             keyCount: keys.count)
         for block in blocks {
-            block.names.forEach(from: block.firstName) { ordinal, place in
-                guard names.contains(ordinal.rawValue), ordinal.rawValue >= self.names.upperBound
-                else { return }
-                while self.names.upperBound < ordinal.rawValue {
-                    append(name: name(self.names.upperBound))
-                }
-                append(name: block.names.bytes[place])
+            let first = block.firstName.rawValue
+            if block.names.count > 0 && first < names.upperBound {
+                while self.names.upperBound < first { append(name: name(self.names.upperBound)) }
+                let end = min(block.names.count, Int(names.upperBound - first))
+                append(block.names, from: Int(self.names.upperBound - first), to: end)
             }
             for (index, key) in block.keys.enumerated() {
                 let ordinal = block.firstKey.rawValue + UInt32(index)
@@ -77,6 +75,15 @@ package struct FreshNames {
         precondition(name.count <= Limits.nameByteCountMax)
         bytes.append(contentsOf: name)
         ends.append(UInt32(bytes.count))
+    }
+
+    /// The next names: those of a block from one place up to another one; none if that is not behind it.
+    private mutating func append(_ names: NewNames, from first: Int, to end: Int) {
+        guard first < end else { return }
+        let start = first == 0 ? 0 : Int(names.ends[first - 1])
+        let shift = bytes.count - start
+        bytes.append(contentsOf: names.bytes[start..<Int(names.ends[end - 1])])
+        for place in first..<end { ends.append(UInt32(Int(names.ends[place]) + shift)) }
     }
 
     /// The next key, or (`nil`) the gap of one that was lost.

@@ -168,7 +168,8 @@ extension Admission {
         if isRepeat(index, packet) { return .conflict }
         // The business first: ordinals are given in this order.
         guard let place = unsafe known ?? nameSlot(businessHash, business, slot),
-            let key = unsafe insertKey(event.pointee.pair, reward, of: place, slot)
+            let key = unsafe insertKey(
+                event.pointee.pair, rewardHash(ofEvent: index), reward, of: place, slot)
         else { return refuseFull() }
         if !isOther { dictionary.addKey(of: place) }
         return append(index, verdict, key, packet, slot, &cursor, judgedAs: key)
@@ -180,7 +181,7 @@ extension Admission {
         _ cursor: inout BlockRows.Mark, of place: NameSlot
     ) -> Verdict {
         let event = unsafe packet.rows + index
-        let rewardHash = unsafe hash.name(event.pointee.reward(in: packet.bytes))
+        let rewardHash = rewardHash(ofEvent: index)
         let other = unsafe OtherRewards.name
         let pair = unsafe hash.pair(
             reward: other, business: event.pointee.business(in: packet.bytes))
@@ -193,7 +194,7 @@ extension Admission {
             }
         } else {
             if isRepeat(index, packet) { return .conflict }
-            key = unsafe insertKey(pair, other, of: place, slot)
+            key = unsafe insertKey(pair, hash.name(other), other, of: place, slot)
         }
         guard let key else { return refuseFull() }
         let row = cursor.row
@@ -215,10 +216,10 @@ extension Admission {
 
     /// Gives the pair of a reward and a business the next key, in the block. `nil` at the limits.
     private mutating func insertKey(
-        _ pair: PairHash, _ reward: UnsafeRawBufferPointer, of business: NameSlot,
-        _ slot: BlockSlot
+        _ pair: PairHash, _ rewardHash: UInt64, _ reward: UnsafeRawBufferPointer,
+        of business: NameSlot, _ slot: BlockSlot
     ) -> KeyOrdinal? {
-        guard let reward = unsafe nameSlot(hash.name(reward), reward, slot) else { return nil }
+        guard let reward = unsafe nameSlot(rewardHash, reward, slot) else { return nil }
         let names = RewardKey(
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
         guard let key = dictionary.insertKey(pair, of: names) else { return nil }

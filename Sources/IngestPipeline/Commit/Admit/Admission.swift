@@ -33,6 +33,8 @@ import IngestRules
     var lines = LineBatch()
     /// Of the packet's events, each one more than its key; 0 = not known when the packet came.
     private let keyEnds: UnsafeMutablePointer<UInt32>
+    /// Of those that were not known then, the hash of the reward's name.
+    private let rewardHashes: UnsafeMutablePointer<UInt64>
     private let keyEndCapacity = Limits.packetEventCountMax
 
     var nextName: UInt32 { dictionary.nextName }
@@ -56,9 +58,13 @@ import IngestRules
         days = BusinessDays(configuration.zones)
         owners = configuration.owners
         unsafe keyEnds = .allocate(capacity: keyEndCapacity)
+        unsafe rewardHashes = .allocate(capacity: keyEndCapacity)
     }
 
-    deinit { unsafe keyEnds.deallocate() }
+    deinit {
+        unsafe keyEnds.deallocate()
+        unsafe rewardHashes.deallocate()
+    }
 
     /// Events whose lines are loaded ahead, the last packet whole: most fit the second-level cache.
     static var aheadCountMax: Int { 1_024 }
@@ -133,11 +139,18 @@ import IngestRules
     /// Starts the loads of the names of rewards whose keys are not known, all together.
     @inline(never)
     private mutating func prefetchNewRewards(_ packet: PacketEvents) {
-        // SAFETY: there are as many keys as rows, and a reward's name lies in the packet.
+        // SAFETY: there are as many keys and hashes as rows, and a reward's name lies in the packet.
         for index in 0..<packet.count where unsafe keyEnds[index] == 0 {
-            dictionary.prefetch(
-                hash: unsafe hash.name(packet.rows[index].reward(in: packet.bytes)))
+            let rewardHash = unsafe hash.name(packet.rows[index].reward(in: packet.bytes))
+            unsafe rewardHashes[index] = rewardHash
+            dictionary.prefetch(hash: rewardHash)
         }
+    }
+
+    /// The hash of the reward's name of an event for which `key` gave none.
+    func rewardHash(ofEvent index: Int) -> UInt64 {
+        // SAFETY: there are as many as events.
+        unsafe rewardHashes[index]
     }
 
     /// Admits the events of a packet into `slot`, which has room for them.

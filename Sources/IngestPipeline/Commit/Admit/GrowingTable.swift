@@ -15,17 +15,16 @@ protocol TableEntry: BitwiseCopyable {
 /// is inserted, some with every `goOnGrowing`. Owned by one stage.
 ///
 /// **Layout** An entry belongs at `spread × capacity / 2^64`, or at the first place of that cache line, and lies there
-/// or in the next free place after that, round the end. A table of less than 4,194,304 places doubles when it is half
-/// full. A larger one, since a capacity can be any number, grows by a quarter and stays at 60 to 75 % full. While it
+/// or in the next free place after that, round the end. A table doubles when it is half full, a large one, of 4,194,304
+/// places or more, when it is three quarters full: by less, each entry would be moved several times, and the kernel clear
+/// several times the memory. While it
 /// grows there are two: entries move from the old one to the new one from the first place on, whole stretches between
 /// free places at a time, and what belongs before `movedEnd` is in the new one. New entries go into the new one. Memory
 /// that was moved is given back on the way.
 ///
 /// **Cost** A find of what is there: 1.5 places on average at 50 % full, 2.5 at 75 %, neighbours in memory, 160 ns
 /// at 10 million entries of 64 bytes, 95 ns with a prefetch ahead; of what is not, 8.5 places at 75 %, 250 ns. An
-/// insert while the table grows:
-/// 32 places more. All moves up to 10 million together come to 1 µs an entry where memory comes in pages of
-/// 4 KiB, most of it for the kernel to clear them. Growing takes address space at once, memory as it is filled.
+/// insert while the table grows: 32 places more. Growing takes address space at once, memory as it is filled.
 @safe struct GrowingTable<Entry: TableEntry>: ~Copyable {
     private(set) var count = 0
     private var table: ZeroedTable<Entry>
@@ -36,8 +35,8 @@ protocol TableEntry: BitwiseCopyable {
     /// Places of `old` from the first on that were moved.
     private var movedEnd = 0
 
-    /// Places from which on a table grows by a quarter.
-    private let doublingCountMax: Int
+    /// Places from which on a table is filled to three quarters.
+    private let sparseCountMax: Int
     private static var stepPlaceCount: Int { 32 }
     /// Of `goOnGrowing`: some microseconds.
     private static var idleStepCount: Int { 8 }
@@ -46,10 +45,10 @@ protocol TableEntry: BitwiseCopyable {
 
     /// - Parameters:
     ///   - expectedCount: entries to be held without growing.
-    ///   - doublingCountMax: places from which on the table grows by a quarter.
-    init(expectedCount: Int = 0, doublingCountMax: Int = 1 << 22) {
-        self.doublingCountMax = doublingCountMax
-        let isSmall = expectedCount * 2 < doublingCountMax
+    ///   - sparseCountMax: places from which on the table is filled to three quarters.
+    init(expectedCount: Int = 0, sparseCountMax: Int = 1 << 22) {
+        self.sparseCountMax = sparseCountMax
+        let isSmall = expectedCount * 2 < sparseCountMax
         table = Self.makeTable(isSmall ? expectedCount * 2 : expectedCount * 3 / 2)
     }
 
@@ -122,7 +121,7 @@ protocol TableEntry: BitwiseCopyable {
 
     /// Half full while the table is small, where speed is cheap; three quarters where memory counts.
     private var isFull: Bool {
-        table.capacity < doublingCountMax
+        table.capacity < sparseCountMax
             ? (count + 1) * 2 > table.capacity : (count + 1) * 4 > table.capacity * 3
     }
 
@@ -130,8 +129,7 @@ protocol TableEntry: BitwiseCopyable {
         while isGrowing { moveStep() }
         old = table
         movedEnd = 0
-        let isSmall = old.capacity < doublingCountMax
-        table = Self.makeTable(isSmall ? old.capacity * 2 : old.capacity + old.capacity / 4)
+        table = Self.makeTable(old.capacity * 2)
     }
 
     /// - Parameter capacity: at least so many places, of whole cache lines.

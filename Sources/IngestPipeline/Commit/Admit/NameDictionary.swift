@@ -9,7 +9,7 @@ import IngestFormat
 /// attributions a `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; and the
 /// `NameRecords`, which hold ordinal and bytes. There names are compared byte by byte.
 ///
-/// **Units** 11–13 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
+/// **Units** 11–21 bytes of table a name (16–32 while there are less than two million) and 14 and its own bytes of
 /// records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
 /// **Cost** 5–40 ns a lookup by where the table is cached. Growing moves some entries with each new name; records never move.
@@ -27,19 +27,19 @@ import IngestFormat
     ///   - nextName: first ordinal to give, ≥ 1.
     ///   - nextKey: first key to give.
     ///   - expectedNameCount, expectedKeyCount: room to take at once.
-    ///   - doublingCountMax: places from which on the table grows by a quarter.
+    ///   - sparseCountMax: places from which on the tables are filled to three quarters.
     package init(
         nextName: UInt32 = 1, nextKey: UInt32 = 0, expectedNameCount: Int = 0,
-        expectedKeyCount: Int = 0, doublingCountMax: Int = 1 << 22
+        expectedKeyCount: Int = 0, sparseCountMax: Int = 1 << 22
     ) {
         self.nextName = max(1, nextName)
         self.nextKey = nextKey
         table = GrowingTable(
             expectedCount: min(expectedNameCount, Limits.nameCountMax),
-            doublingCountMax: doublingCountMax)
+            sparseCountMax: sparseCountMax)
         pairs = PairTable(
             expectedCount: min(expectedKeyCount, Limits.keyCountMax),
-            doublingCountMax: doublingCountMax)
+            sparseCountMax: sparseCountMax)
     }
 
     /// Bytes of memory of the names' table once it is full.
