@@ -71,6 +71,7 @@ struct LoadRun {
         sampleMilliseconds: Int = 200
     ) throws -> Result {
         let directory = try daemon.makeScratch()
+        FreeMemory.touch(eventCount: eventCount + warmUpEventCount)
         let process = try daemon.start(in: directory, hasKeys: pool.isTagged)
         let sender = try LoadSender(to: process.address, isSingly: isSingly)
         var warmUp = SendFigures()

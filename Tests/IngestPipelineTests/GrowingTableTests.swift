@@ -1,3 +1,4 @@
+import IngestFormat
 import TestSupport
 import Testing
 
@@ -48,6 +49,21 @@ struct GrowingTableTests {
         #expect(removedCount > 1_000 && growingCount > 100 && table.capacity > 1 << 12)
         for (spread, value) in model {
             #expect(table.find(spread) { $0.pointee.spread == spread }?.pointee.value == value)
+        }
+    }
+
+    @Test("A table has room for as many entries as were expected, and does not grow for these")
+    func expected() {
+        let sparseCountMax = 1 << 14
+        for count in [1, 2_048, 8_191, 8_192, 8_193, 9_000, 10_922, 10_923, 20_000] {
+            var table = GrowingTable<Entry>(
+                expectedCount: count, sparseCountMax: sparseCountMax)
+            let byteCount = table.byteCount
+            for number in 0..<UInt64(count) {
+                _ = table.insert(Entry(spread: SplitMix.finish(number + 1), value: number))
+            }
+            #expect(table.byteCount == byteCount && !table.isGrowing, "\(count)")
+            #expect(byteCount <= max(4_096, 2 * count + 64) * 16, "\(count)")
         }
     }
 }

@@ -157,8 +157,9 @@ struct NameDictionaryTests {
             try #require(found == key && namesFound == names)
         }
         #expect(dictionary.nextKey == UInt32(model.count))
-        // Both tables while it grows: the old one was 75 % full, and the new one has twice the places.
-        #expect(dictionary.pairTableByteCount <= model.count * 16 * 4)
+        // Past 16,384 places three quarters are filled.
+        #expect(model.count > 1 << 15 && model.count < 98_304)
+        #expect(dictionary.pairTableByteCount == (1 << 17) * 16)
     }
 
     @Test("pairs whose hashes differ in their last 32 bits, or belong to one line, are told apart")
@@ -247,8 +248,8 @@ struct NameDictionaryTests {
             try #require(ordinal == UInt32(index + 1))
         }
         let byteCount = dictionary.tableByteCount
-        // As above.
-        #expect(byteCount <= 150_000 * 8 * 4)
+        // Half full they would be twice as many.
+        #expect(byteCount == (1 << 18) * 8)
     }
 
     private static func slot(

@@ -115,7 +115,7 @@ struct SessionTableTests {
         "All rewards of a session take room and give it back, those in its node and those elsewhere"
     )
     func counts() {
-        for rewardCount in [0, 1, 15, 16, 17, 33] as [UInt32] {
+        for rewardCount in [0, 1, 7, 8, 9, 15, 16, 17, 33] as [UInt32] {
             for clickCount in [0, 1, 2, 6] as [UInt32] {
                 let keyCount = 1 + Int(rewardCount + clickCount)
                 var table = SessionTable(
@@ -165,38 +165,108 @@ struct SessionTableTests {
         #expect(table.lastClick(session, clickCount) == nil)
     }
 
-    @Test("Ended sessions are taken out within a quarter of the time-out, by the blocks of it")
+    @Test("The sweep goes round in a quarter of the time-out, and in a 32nd of it in a full table")
     func sweep() {
         let (timeout, block) = (40 * Self.second, Self.second / 20)
-        var table = SessionTable(SessionPolicy(timeoutSeconds: 40))
         let pseudonyms = (0..<20_000 as Range<UInt64>).map { SplitMix.finish($0) >> 16 }
-        func begin(at now: Int64) {
-            for pseudonym in pseudonyms {
-                let isThere = Self.begin(pseudonym, rewards: 0..<0, at: now, in: &table)
-                #expect(isThere)
+        for isFull in [false, true] {
+            var table = SessionTable(
+                SessionPolicy(timeoutSeconds: 40, keyCountMax: isFull ? 20_000 : 100_000))
+            // All in the first block of many.
+            for now in stride(from: 0, through: timeout, by: Int(block)) {
+                table.open(now: now)
+                for pseudonym in pseudonyms where now == 0 {
+                    let isThere = Self.begin(pseudonym, rewards: 0..<0, at: now, in: &table)
+                    #expect(isThere)
+                }
+            }
+            // They go on up to now.
+            func count() -> Int { pseudonyms.count { table.nodeNumber(of: $0) != nil } }
+            #expect(pseudonyms.allSatisfy { table.find($0, now: timeout) != nil })
+            let round = timeout / (isFull ? 32 : 4)
+            var now = timeout + block
+            while now < timeout + round / 2 {
+                table.open(now: now)
+                now += block
+            }
+            #expect(count() > pseudonyms.count / 3)
+            while now <= timeout + round + 2 * block || isFull && count() > 0 && now < 2 * timeout {
+                table.open(now: now)
+                now += block
+            }
+            #expect(count() == 0)
+        }
+    }
+
+    @Test("Sessions that begin take out ended ones, also where no block does")
+    func roomWithoutBlocks() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10, keyCountMax: 2_000))
+        // 800 keys at a time are of sessions that go on.
+        for number in 0..<100_000 as Range<Int64> {
+            let now = number * Self.second / 40
+            table.advance(to: now)
+            let isThere = Self.begin(
+                SplitMix.finish(UInt64(number)) >> 16, rewards: 3..<4, at: now, in: &table)
+            guard isThere else {
+                Issue.record("no room for session \(number)")
+                return
             }
         }
-        table.open(now: 0)
-        begin(at: 0)
-        var now = timeout + 1
-        let end = now + timeout / 4
-        while now <= end {
-            table.open(now: now)
-            now += block
+    }
+
+    private struct Model {
+        var seenAt: Int64
+        var impressions: Set<UInt32> = []
+        var clicks: [UInt32: Int64] = [:]
+    }
+
+    @Test(
+        "Random sessions with impressions and clicks in any order are as a dictionary has them",
+        arguments: [1, 2, 3])
+    func model(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10))
+        var models: [UInt64: Model] = [:]
+        var (now, begunAnew, largest) = (0 as Int64, 0, 0)
+        for step in 0..<60_000 {
+            now += Int64(random.next() % 20_000)
+            if step % 50 == 0 { table.open(now: now) }
+            let pseudonym = SplitMix.finish(random.next() % 300 * (random.next() % 4)) >> 16
+            let key = UInt32(random.next() % 60)
+            var session = table.find(pseudonym, now: now)
+            let known = models[pseudonym].flatMap { now - $0.seenAt > 10_000_000 ? nil : $0 }
+            #expect((session != nil) == (known != nil))
+            if session == nil {
+                begunAnew += models[pseudonym] != nil ? 1 : 0
+                session = table.begin(pseudonym, now: now, isPartial: false)
+            }
+            guard let session else {
+                Issue.record("no room at \(step)")
+                return
+            }
+            var model = known ?? Model(seenAt: now)
+            (session.pointee.seenAt, model.seenAt) = (now, now)
+            for key in 0..<60 as Range<UInt32> {
+                guard table.hasImpression(session, key) == model.impressions.contains(key),
+                    table.lastClick(session, key) == model.clicks[key]
+                else {
+                    Issue.record("key \(key) at \(step)")
+                    return
+                }
+            }
+            // Some have clicks before impressions, some few of either, some all.
+            if random.next() % 4 == 0 {
+                #expect(table.noteClick(session, key, at: now) == true)
+                model.clicks[key] = now
+            } else if !model.impressions.contains(key) {
+                #expect(table.noteImpression(session, key) == true)
+                model.impressions.insert(key)
+            }
+            #expect(table.isKnown(session) == true)
+            largest = max(largest, model.impressions.count)
+            models[pseudonym] = model
         }
-        for pseudonym in pseudonyms where table.nodeNumber(of: pseudonym) != nil {
-            Issue.record("\(pseudonym) is still there")
-        }
-        // None that goes on is taken out.
-        let second = now
-        begin(at: second)
-        while now <= second + timeout {
-            table.open(now: now)
-            now += block
-        }
-        for pseudonym in pseudonyms where table.find(pseudonym, now: second + timeout) == nil {
-            Issue.record("\(pseudonym) is not there")
-        }
+        #expect(begunAnew > 1_000 && largest > 30)
     }
 
     @Test("Each reward of a session has its own last click")

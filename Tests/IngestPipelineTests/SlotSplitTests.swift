@@ -111,6 +111,8 @@ import Testing
                 if numbers[i] == number { expected |= 1 << UInt32(i) }
             }
             #expect(ingest_numbers_scan(numbers, number) == expected)
+            #expect(ingest_eight_numbers_scan(numbers, number) == expected & 0xFF)
+            #expect(ingest_eight_numbers_scan(numbers + 8, number) == expected >> 8)
         }
     }
 

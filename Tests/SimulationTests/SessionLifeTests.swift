@@ -108,6 +108,30 @@ struct SessionLifeTests {
         #expect(known == isKnown)
     }
 
+    @Test("Sessions that have ended make room while a start loads rows")
+    func room() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let start = SimulatedPacket.start
+        let keys = SessionKeyFile.open(in: files, directory: DirectoryID(rawValue: 1), now: start)
+        let ring = try #require(keys.file?.ring)
+        var rule = SessionRule(SessionPolicy(timeoutSeconds: 10, keyCountMax: 1_000), ring)
+        rule.beginLoading(now: start)
+        let row = RowAttributes(
+            type: EventType.impression.rawValue, verdict: .counted, consent: 0, format: 0, bits: 0)
+        // Of 400 keys at a time, those of 200 sessions that go on.
+        var now = start
+        for number in 0..<20_000 as Range<UInt64> {
+            now += 50_000
+            rule.load(
+                SplitMix.finish(number) >> 16, row, key: 1, timestamp: now, admissionTime: now)
+        }
+        var text = "a"
+        let pseudonym = try #require(ring.current.newest).pseudonym(
+            of: text.withUTF8 { ingest_text(bytes: $0.baseAddress!, byteCount: $0.count) })
+        rule.load(pseudonym, row, key: 1, timestamp: now, admissionTime: now)
+        #expect(rule.knows("a", at: now) == true)
+    }
+
     private static func sums(
         _ files: SimulatedFileSystem
     ) throws -> (counted: UInt64, unchecked: UInt64) {

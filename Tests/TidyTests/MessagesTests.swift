@@ -4,7 +4,7 @@ import Testing
 struct MessagesTests {
     /// Where messages about disk, log, clocks and refusals are made: each literal in them of three words or more begins one.
     private static let sources = [
-        "IngestPipeline/Clock", "IngestPipeline/Commit/Admit/LoggedClaims",
+        "IngestPipeline/Commit/Admit/AdmissionClock", "IngestPipeline/Commit/Admit/LoggedClaims",
         "IngestPipeline/Compact/CompactStage", "IngestPipeline/Compact/Retention",
         "IngestPipeline/Merge/MergeOrder", "IngestPipeline/Receive/RefusalLog",
         "IngestPipeline/Sync/SyncStage", "IngestReader/ReaderError",

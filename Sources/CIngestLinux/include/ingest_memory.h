@@ -147,7 +147,7 @@ static inline uint32_t ingest_numbers_scan(const uint32_t *line, uint32_t number
 #endif
 }
 
-/// The same of 8 numbers.
+/// The same of 8 numbers, half of a cache line. They begin on a multiple of 16 bytes. Reason: as `ingest_pairs_scan`.
 static inline uint32_t ingest_eight_numbers_scan(const uint32_t *numbers, uint32_t number) {
 #if defined(__SSE2__)
     const __m128i wanted = _mm_set1_epi32((int)number);

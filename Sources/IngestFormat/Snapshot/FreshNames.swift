@@ -77,7 +77,8 @@ package struct FreshNames {
         ends.append(UInt32(bytes.count))
     }
 
-    /// The next names: those of a block from one place up to another one; none if that is not behind it.
+    /// The next names: those of a block, which its decoder has checked, from one place up to another one; none if that is not
+    /// behind it.
     private mutating func append(_ names: NewNames, from first: Int, to end: Int) {
         guard first < end else { return }
         let start = first == 0 ? 0 : Int(names.ends[first - 1])

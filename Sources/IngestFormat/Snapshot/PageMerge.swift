@@ -57,7 +57,7 @@ package enum MergeStep: Equatable {
             // SAFETY, here and below: `batches` keeps it.
             let isUsedUp = unsafe references[first.number]._withUnsafeGuaranteedRef { batch in
                 append(batch, first.place)
-                return first.place + 1 == batch.count
+                return first.place + 1 >= batch.count
             }
             guard !isUsedUp else {
                 inputs.removeFirst()

@@ -86,6 +86,47 @@ struct NamesRunTests {
         #expect(!hasMore)
     }
 
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func `names of blocks are taken where they belong, others where none has them`(
+        seed: UInt64
+    ) {
+        var random = SeededRandom(seed: seed)
+        // Blocks from before the range to behind it, with gaps of names that were lost; some have keys alone.
+        var blocks: [NamesOfBlock] = []
+        var expected: [UInt32: [UInt8]] = [:]
+        let range = 100..<200 as Range<UInt32>
+        var first = 80 + UInt32.random(in: 0..<40, using: &random)
+        while first < 220 {
+            var names = NewNames()
+            for ordinal in first..<first + UInt32.random(in: 0..<9, using: &random) {
+                let name = Array("block-\(ordinal)".utf8)
+                name.withUnsafeBytes { names.append($0.bytes) }
+                expected[ordinal] = name
+            }
+            blocks.append(
+                NamesOfBlock(
+                    firstName: NameOrdinal(rawValue: first), names: names,
+                    firstKey: KeyOrdinal(rawValue: 0), keys: []))
+            first += UInt32(names.count) + [0, 0, 3].randomElement(using: &random)!
+        }
+        let fresh = FreshNames(of: blocks, names: range, keys: 0..<0) {
+            // Every tenth is in none.
+            $0 % 10 == 0 ? [] : Array("lost".utf8)[...]
+        }
+        #expect(fresh.names == range)
+        let batch = NameBatch()
+        var (place, found) = (0, [UInt32: [UInt8]]())
+        while fresh.readNames(from: &place, into: batch) {
+            for place in 0..<batch.count {
+                found[batch.ordinal(place).rawValue] = Array(batch.name(place))
+            }
+        }
+        for ordinal in range {
+            let other = ordinal % 10 == 0 ? [] : Array("lost".utf8)
+            #expect(found[ordinal] == expected[ordinal] ?? other)
+        }
+    }
+
     @Test func `a name and its key take at most 48 bytes`() {
         var random = SeededRandom(seed: 48)
         var encoder = Self.encoder(1, 0)

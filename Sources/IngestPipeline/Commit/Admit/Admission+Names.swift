@@ -8,12 +8,13 @@ extension Admission {
     /// Whether a reward is owned by another business.
     @inline(never)
     @unsafe mutating func isOwnedByOther(
-        _ reward: UnsafeRawBufferPointer, _ business: UnsafeRawBufferPointer
+        _ reward: UnsafeRawBufferPointer, hash rewardHash: UInt64,
+        _ business: UnsafeRawBufferPointer
     ) -> Bool {
         if owners.count > 0, let owner = unsafe owners.owner(of: Array(reward)) {
             return unsafe !owner.elementsEqual(business)
         }
-        guard let place = unsafe dictionary.slot(hash: hash.name(reward), reward),
+        guard let place = unsafe dictionary.slot(hash: rewardHash, reward),
             let owner = dictionary.owner(of: place)
         else { return false }
         return unsafe !dictionary.holds(business, hash: hash.name(business), as: owner)
@@ -156,7 +157,7 @@ extension Admission {
         let known = unsafe dictionary.slot(hash: businessHash, business)
         let isFull = known.map { dictionary.keyCount(of: $0) >= rewardKeyCountMax } ?? false
         if !isOther, !isFull, packet.isBound, verdict.rawValue != Verdict.noConsent.rawValue,
-            unsafe isOwnedByOther(reward, business)
+            unsafe isOwnedByOther(reward, hash: rewardHash(ofEvent: index), business)
         {
             return .wrongBusiness
         }

@@ -136,9 +136,9 @@ import IngestRules
         return unsafe dictionary.findKeyEnds(of: packet.rows, packet.count, into: keyEnds)
     }
 
-    /// Starts the loads of the names of rewards whose keys are not known, all together.
+    /// Takes the hashes of the names of rewards whose keys are not known, and starts the loads of these names, all together.
     @inline(never)
-    private mutating func prefetchNewRewards(_ packet: PacketEvents) {
+    private mutating func hashNewRewards(_ packet: PacketEvents) {
         // SAFETY: there are as many keys and hashes as rows, and a reward's name lies in the packet.
         for index in 0..<packet.count where unsafe keyEnds[index] == 0 {
             let rewardHash = unsafe hash.name(packet.rows[index].reward(in: packet.bytes))
@@ -147,10 +147,11 @@ import IngestRules
         }
     }
 
-    /// The hash of the reward's name of an event for which `key` gave none.
+    /// The hash of the reward's name of an event of the packet that is being admitted, for which `key` gave none.
     func rewardHash(ofEvent index: Int) -> UInt64 {
-        // SAFETY: there are as many as events.
-        unsafe rewardHashes[index]
+        // SAFETY: there are as many as events, and `admit` has taken it where there is no key.
+        unsafe assert(keyEnds[index] == 0)
+        return unsafe rewardHashes[index]
     }
 
     /// Admits the events of a packet into `slot`, which has room for them.
@@ -161,7 +162,7 @@ import IngestRules
     ) {
         var cursor = slot.rows.mark
         // The lines of pairs and ids were loaded before; now what is on them, all together.
-        if !findKeys(packet) { prefetchNewRewards(packet) }
+        if !findKeys(packet) { hashNewRewards(packet) }
         var sessionBytes: UInt8 = 0
         for index in 0..<packet.count {
             // SAFETY: there are `count` rows.

@@ -7,8 +7,8 @@ import IngestRules
 /// **Layout** Two cache lines, 128 bytes; plain old data. The second one is in use, and means something, once the session has a
 /// click or a ninth reward with an impression, so that most events need the first one alone.
 struct OpenSession: BitwiseCopyable {
-    /// The pseudonym in the upper 48 bits; 0 is none. Bit 0 is set, bits 1 … 5 are the number of rewards in the two lines, and
-    /// bit 6, so that its value is the offset of the second line, says whether that one is in use.
+    /// The pseudonym in the upper 48 bits; 0 is none. Bit 0 is set, bits 1 … 5 are the number of rewards with impressions in the
+    /// two lines, and bit 6, so that its value is the offset of the second line, says whether that one is in use.
     private var identity: UInt64
     /// When its last event was admitted, µs since 1970.
     var seenAt: Int64
@@ -65,16 +65,17 @@ struct OpenSession: BitwiseCopyable {
     @inline(__always)
     func isOf(_ pseudonym: UInt64) -> Bool { (identity ^ pseudonym &<< 16 ^ 1) & ~0xFFFE == 0 }
 
-    /// Has it be that of a pseudonym, with nothing in it; the second line is left as it is.
+    /// Makes it the session of a pseudonym, with nothing in it; the second line is left as it is.
     @inline(__always)
     mutating func begin(_ pseudonym: UInt64, now: Int64, knownSince: UInt32) {
         (identity, seenAt, self.knownSince) = (pseudonym &<< 16 | 1, now, knownSince)
         (rates, impressions) = (SessionRates(), KeySet())
     }
 
-    /// Has it be that of none, once its sets are empty.
+    /// Marks the node as free, once its sets are empty.
     mutating func end() { identity = 0 }
 
+    /// Empties the second line where it is not in use yet.
     @inline(__always)
     mutating func useFurther() {
         if hasFurther { return }

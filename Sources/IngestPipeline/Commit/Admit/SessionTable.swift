@@ -43,10 +43,10 @@ struct SessionSlot: TableEntry {
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
 ///
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
-/// sweep, which looks at some nodes with each block: at all of them in a quarter of the time-out, and in a 32nd where there is no
-/// room for more. Until then they take room. At `keyCountMax` sessions and rewards in them no more are taken in, where a reward
-/// with impression and click is two; nor more than 65,536 of either in one session, beside its first 16 rewards with
-/// impressions and its first one with a click.
+/// sweep, a few nodes at each session that begins and some at each block, no faster than once round in a quarter of the time-out,
+/// or in a 32nd of it where the table is nearly full. Until then they take room. At `keyCountMax` sessions and rewards in them no
+/// more are taken in, where a reward with impression and click is two; nor more than 65,536 of either in one session, beside its
+/// first 16 rewards with impressions and its first one with a click.
 ///
 /// **Layout** A node of two lines a session, in the order in which they begin, so that those that are going on lie near to each
 /// other; an index of 8 bytes a place says which node is whose.
@@ -70,21 +70,23 @@ struct SessionSlot: TableEntry {
     private let keyCountMax: Int
     /// The node that the sweep looks at next.
     private var swept = 0
-    /// Nodes that it should have looked at by then, µs since 1970, and has not; no more than there are.
+    /// How many nodes the sweep may look at now; no more than there are.
     private var sweepDue = 0.0
+    /// When that was reckoned, µs since 1970.
     private var sweepDueAt: Int64 = 0
     /// How often rows were missed that may be of sessions that were going on; 0 is before any session.
     private var missCount: UInt32 = 1
 
-    /// Nodes that are looked at with a block, and rewards that are given back, at most.
-    private static var sweepWorkMax: Int { 4_096 }
-    /// Nodes that are looked at with a block at least where there is no room: a table of few has room at once.
-    private static var sweepCountOfFull: Int { 256 }
+    /// Nodes that are looked at with a block, with a session that begins, and with one for which there is no room; fewer where
+    /// no more are due.
+    private static var sweepCount: (ofBlock: Int, ofSession: Int, ofNoRoom: Int) { (4_096, 8, 64) }
+    /// Nodes that are due in any case where the table is nearly full: a small table has room as soon as a session has ended.
+    private static var sweepDueMin: Double { 256 }
     /// How far ahead of the sweep nodes are loaded, and, of one that has ended, what else it stands on.
     private static var sweepAhead: (node: Int, ended: Int) { (16, 4) }
 
-    /// Rewards with impressions, or with clicks, of one session outside its node: giving their 25,000 to 47,000 nodes back
-    /// takes less than a millisecond.
+    /// Rewards with impressions, and as many with clicks, of one session outside its node: giving the 25,000 to 47,000 nodes of
+    /// either back takes less than a millisecond.
     private static var furtherCountMax: UInt32 { 1 << 16 }
 
     init(_ policy: SessionPolicy) {
@@ -176,6 +178,7 @@ struct SessionSlot: TableEntry {
 
     /// Begins a session that `find` did not find; `nil` if there is no room.
     mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> Session? {
+        sweep(isFull ? Self.sweepCount.ofNoRoom : Self.sweepCount.ofSession, now: now)
         let session: Session
         if let ended = unsafe entry(pseudonym) {
             unsafe clear(ended)
@@ -192,7 +195,8 @@ struct SessionSlot: TableEntry {
         return unsafe session
     }
 
-    private var isFull: Bool { nodes.count + rewardCount >= keyCountMax }
+    private var keyCount: Int { nodes.count + rewardCount }
+    private var isFull: Bool { keyCount >= keyCountMax }
 
     /// Whether all events of a session are known: there were no rows of it that a start could not read, nor any for which
     /// there was no room.
@@ -205,12 +209,20 @@ struct SessionSlot: TableEntry {
     /// To be called for each block.
     mutating func open(now: Int64) {
         goOnGrowing()
-        let round = max(1, timeoutMicroseconds / (isFull ? 32 : 4))
+        advance(to: now)
+        sweep(Self.sweepCount.ofBlock, now: now)
+    }
+
+    /// Lets time pass, so that more nodes are due to be looked at.
+    ///
+    /// - Parameter now: µs since 1970, not before that of the last call.
+    mutating func advance(to now: Int64) {
+        let isNearlyFull = keyCount >= keyCountMax - keyCountMax / 8
+        let round = max(1, timeoutMicroseconds / (isNearlyFull ? 32 : 4))
         let share = Double(min(now - sweepDueAt, round)) / Double(round)
         let count = Double(nodes.endNumber)
-        let least = isFull ? Double(Self.sweepCountOfFull) : 0
-        (sweepDue, sweepDueAt) = (min(max(sweepDue + share * count, least), count), now)
-        sweep(now: now)
+        let due = max(sweepDue + share * count, isNearlyFull ? Self.sweepDueMin : 0)
+        (sweepDue, sweepDueAt) = (min(due, count), now)
     }
 
     /// To be called between packets, now and then.
@@ -291,10 +303,12 @@ struct SessionSlot: TableEntry {
 
     // MARK: Their end
 
-    /// Takes out the ended sessions among the nodes that it should have looked at.
-    private mutating func sweep(now: Int64) {
+    /// Takes out the ended sessions among the next nodes that are due.
+    ///
+    /// - Parameter count: nodes to look at, and rewards outside of nodes to give back, before it stops.
+    private mutating func sweep(_ count: Int, now: Int64) {
         if index.isGrowing { return }
-        var left = Self.sweepWorkMax
+        var left = count
         while left > 0 && sweepDue >= 1 {
             left -= 1
             sweepDue -= 1
@@ -313,7 +327,9 @@ struct SessionSlot: TableEntry {
     /// Starts the loads of the nodes whose turn comes a while later, and of what else a session that has ended stands on.
     @inline(__always)
     private func loadAheadOfSweep(now: Int64) {
-        unsafe ingest_prefetch(nodes.node(swept &+ Self.sweepAhead.node))
+        // SAFETY, here and below: the numbers are those of nodes that were taken.
+        unsafe ingest_prefetch(
+            nodes.node(min(swept + Self.sweepAhead.node, nodes.endNumber - 1)))
         let ahead = swept + Self.sweepAhead.ended
         guard ahead < nodes.endNumber else { return }
         let session = unsafe nodes.node(ahead)
