@@ -187,14 +187,6 @@ import IngestRules
         }
     }
 
-    /// The session of an event that was prepared; `nil` if none is going on under the newest key.
-    @inline(__always)
-    private func find(_ event: Prepared) -> SessionTable.Session? {
-        event.node == Prepared.noNode
-            ? unsafe table.find(event.pseudonym, now: now)
-            : unsafe table.find(event.pseudonym, atNode: event.node, now: now)
-    }
-
     /// To be called between packets, now and then.
     mutating func goOnGrowing() { table.goOnGrowing() }
 
@@ -208,18 +200,17 @@ import IngestRules
         _ index: Int, _ id: ingest_text, key: UInt32, type: UInt8
     ) -> Visit {
         let event = unsafe prepared[index]
-        var pseudonym = event.pseudonym
-        var found = unsafe find(event)
-        if unsafe found == nil {
-            unsafe (found, pseudonym) = begin(pseudonym, id)
+        var (session, pseudonym) = unsafe (findWhereLoaded(event), event.pseudonym)
+        if unsafe session == nil {
+            unsafe (session, pseudonym) = findOrBegin(pseudonym, id)
         }
-        unsafe found?.pointee.seenAt = now
-        return unsafe visit(found, pseudonym, key: key, type: type)
+        unsafe session?.pointee.seenAt = now
+        return unsafe visit(session, pseudonym, key: key, type: type)
     }
 
     /// - Parameter key: `nil` where nothing was counted of the reward.
     @inline(__always)
-    private func visit(
+    private mutating func visit(
         _ session: SessionTable.Session?, _ pseudonym: UInt64, key: UInt32?, type: UInt8
     ) -> Visit {
         guard let session = unsafe session, let key else {
@@ -235,11 +226,21 @@ import IngestRules
             isKnown: table.isKnown(session))
     }
 
-    /// A session that is going on under an older key, else one that begins; `nil` if there is no room.
+    /// The session of an event that was prepared, if it is there where it was loaded.
+    @inline(__always)
+    private func findWhereLoaded(_ event: Prepared) -> SessionTable.Session? {
+        event.node == Prepared.noNode
+            ? nil : unsafe table.find(event.pseudonym, atNode: event.node, now: now)
+    }
+
+    /// A session that is going on, under an older key too, else one that begins; `nil` if there is no room.
     @inline(never)
-    @unsafe private mutating func begin(
+    @unsafe private mutating func findOrBegin(
         _ pseudonym: UInt64, _ id: ingest_text
     ) -> (SessionTable.Session?, UInt64) {
+        if let found = unsafe table.find(pseudonym, now: now) {
+            return unsafe (found, pseudonym)
+        }
         if let older = unsafe findOlder(id) {
             olderSeenAt = now
             return unsafe older
@@ -278,7 +279,9 @@ import IngestRules
         _ index: Int, _ id: ingest_text, key: UInt32?, type: UInt8
     ) -> Visit {
         let event = unsafe prepared[index]
-        let found = unsafe find(event) ?? findOlder(id)?.0
+        let found =
+            unsafe findWhereLoaded(event) ?? table.find(event.pseudonym, now: now)
+            ?? findOlder(id)?.0
         return unsafe visit(found, event.pseudonym, key: key, type: type)
     }
 

@@ -165,15 +165,13 @@ struct SessionSlot: TableEntry {
         return unsafe session
     }
 
-    /// The same where `nodeNumber` gave this one a while ago: the node may be of another session by now, and then it is
-    /// looked for.
+    /// The same where `nodeNumber` gave this one a while ago; `nil` also where the node is of another session by now.
     @inline(__always)
     func find(_ pseudonym: UInt64, atNode number: UInt32, now: Int64) -> Session? {
         // SAFETY: a node that was given once stays readable, whoever has it.
         let session = unsafe nodes.node(Int(number))
-        guard unsafe session.pointee.isOf(pseudonym), unsafe !hasEnded(session, now: now)
-        else { return unsafe find(pseudonym, now: now) }
-        return unsafe session
+        return unsafe session.pointee.isOf(pseudonym) && !hasEnded(session, now: now)
+            ? session : nil
     }
 
     /// Begins a session that `find` did not find; `nil` if there is no room.
@@ -234,17 +232,23 @@ struct SessionSlot: TableEntry {
     ///
     /// - Parameter key: below `UInt32.max`, as that of the others.
     @inline(__always)
-    func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
+    mutating func hasImpression(_ session: Session, _ key: UInt32) -> Bool {
         let reward = SeenReward(key: key &+ 1)
-        if unsafe session.hasSeen(reward, inSecondLine: false) { return true }
-        if unsafe session.pointee.seenCount <= 8 { return false }
-        return unsafe session.hasSeen(reward, inSecondLine: true)
+        return unsafe session.hasSeen(reward, inSecondLine: false)
+            || session.pointee.seenCount > 8 && hasFurtherImpression(session, reward)
+    }
+
+    // These are calls, so that what most events need is short; `mutating`, as a call is given a copy of the table else.
+
+    @inline(never)
+    private mutating func hasFurtherImpression(_ session: Session, _ reward: SeenReward) -> Bool {
+        unsafe session.hasSeen(reward, inSecondLine: true)
             || impressions.find(reward.key, in: session.pointee.impressions) != nil
     }
 
     /// The event time of the last click on a reward that was counted, µs since 1970.
-    @inline(__always)
-    func lastClick(_ session: Session, _ key: UInt32) -> Int64? {
+    @inline(never)
+    mutating func lastClick(_ session: Session, _ key: UInt32) -> Int64? {
         unsafe click(session, key)?.pointee.clickedAt
     }
 
