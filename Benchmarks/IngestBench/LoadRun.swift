@@ -19,6 +19,8 @@ struct LoadRun {
         let cpu: CPUFigures
         let memory: [MemoryWatch.Sample]
         let residentByteCountMax: UInt64
+        /// Of free memory, before the daemon started.
+        let touchedByteCount: UInt64
         let writtenByteCount: UInt64
         let kernelDropCount: UInt64
         let readySeconds: Double
@@ -71,7 +73,7 @@ struct LoadRun {
         sampleMilliseconds: Int = 200
     ) throws -> Result {
         let directory = try daemon.makeScratch()
-        FreeMemory.touch(eventCount: eventCount + warmUpEventCount)
+        let touched = FreeMemory.touch(eventCount: eventCount + warmUpEventCount)
         let process = try daemon.start(in: directory, hasKeys: pool.isTagged)
         let sender = try LoadSender(to: process.address, isSingly: isSingly)
         var warmUp = SendFigures()
@@ -97,7 +99,7 @@ struct LoadRun {
             sent: sent, warmUpEventCount: warmUp.eventCount, log: try LogFigures(directory),
             durableNanoseconds: max(durableAt, startedAt + sent.nanoseconds) - startedAt,
             cpu: CPUFigures(from: before, to: after), memory: memory,
-            residentByteCountMax: after.residentByteCountMax,
+            residentByteCountMax: after.residentByteCountMax, touchedByteCount: touched,
             writtenByteCount: after.writtenByteCount - before.writtenByteCount,
             kernelDropCount: drops, readySeconds: process.readySeconds, stopSeconds: stopSeconds,
             receiveBuffer: process.receiveBuffer,

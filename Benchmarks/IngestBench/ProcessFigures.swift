@@ -164,12 +164,18 @@ enum FreeMemory {
     private static let byteCountOfEvent: UInt64 = 1 << 10
     private static let byteCountMax: UInt64 = 8 << 30
 
-    static func touch(eventCount: UInt64) {
+    /// Half of what is available is left alone, also of a control group's.
+    /// - Returns: how many bytes were touched; 0 where the kernel, before Linux 5.14, cannot.
+    static func touch(eventCount: UInt64) -> UInt64 {
         let wanted = min(eventCount, byteCountMax / byteCountOfEvent) * byteCountOfEvent
-        let count = Int(min(wanted, ProcessInfo.processInfo.physicalMemory / 3))
+        let available = (value("MemAvailable", in: textIfThere("/proc/meminfo")) ?? 0) * 1024
+        let group = textIfThere("/sys/fs/cgroup/memory.max")
+        let bound = UInt64(group.trimmingCharacters(in: .whitespacesAndNewlines)) ?? .max
+        let count = Int(min(wanted, available / 2, bound / 4))
         // SAFETY: the pages are new, and nobody else has them.
-        guard let pages = unsafe ingest_pages_map(count) else { return }
-        unsafe ingest_pages_populate(pages, 0, count)
+        guard let pages = unsafe ingest_pages_map(count) else { return 0 }
+        let isTouched = unsafe ingest_pages_populate(pages, 0, count)
         unsafe ingest_pages_unmap(pages, count)
+        return isTouched ? UInt64(count) : 0
     }
 }

@@ -173,7 +173,8 @@ struct ThroughputCommand: ParsableCommand {
         Report.line(
             "daemon memory",
             "\(mebibytes(first)) at start, \(mebibytes(result.residentByteCountMax)) at most, "
-                + "\(mebibytes(last)) at the end")
+                + "\(mebibytes(last)) at the end; "
+                + "\(mebibytes(result.touchedByteCount)) touched before")
         Report.line("receive buffer", result.receiveBuffer)
         Report.line(
             "start and stop",

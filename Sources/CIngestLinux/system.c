@@ -127,9 +127,9 @@ void ingest_pages_forget(void *pages, size_t first, size_t end) {
     if (from < to) (void)madvise((char *)pages + from, to - from, MADV_DONTNEED);
 }
 
-void ingest_pages_populate(void *pages, size_t first, size_t end) {
+bool ingest_pages_populate(void *pages, size_t first, size_t end) {
     size_t from = first & ~(huge_page_byte_count - 1);
-    if (from < end) (void)madvise((char *)pages + from, rounded_up(end) - from, MADV_POPULATE_WRITE);
+    return from >= end || madvise((char *)pages + from, rounded_up(end) - from, MADV_POPULATE_WRITE) == 0;
 }
 
 bool ingest_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_nanoseconds) {

@@ -165,52 +165,70 @@ struct SessionTableTests {
         #expect(table.lastClick(session, clickCount) == nil)
     }
 
-    @Test("The sweep goes round in a quarter of the time-out, and in a 32nd of it in a full table")
+    @Test("The sweep goes round in a quarter of the time-out, faster in a table nearly full")
     func sweep() {
         let (timeout, block) = (40 * Self.second, Self.second / 20)
         let pseudonyms = (0..<20_000 as Range<UInt64>).map { SplitMix.finish($0) >> 16 }
         for isFull in [false, true] {
             var table = SessionTable(
                 SessionPolicy(timeoutSeconds: 40, keyCountMax: isFull ? 20_000 : 100_000))
-            // All in the first block of many.
-            for now in stride(from: 0, through: timeout, by: Int(block)) {
-                table.open(now: now)
-                for pseudonym in pseudonyms where now == 0 {
-                    let isThere = Self.begin(pseudonym, rewards: 0..<0, at: now, in: &table)
-                    #expect(isThere)
+            func blocks(from first: Int64, through last: Int64) {
+                for now in stride(from: first, through: last, by: Int(block)) {
+                    table.open(now: now)
                 }
             }
-            // They go on up to now.
             func count() -> Int { pseudonyms.count { table.nodeNumber(of: $0) != nil } }
+            table.open(now: 0)
+            for pseudonym in pseudonyms {
+                #expect(Self.begin(pseudonym, rewards: 0..<0, at: 0, in: &table) == true)
+            }
+            blocks(from: block, through: timeout)
+            // They go on up to now.
             #expect(pseudonyms.allSatisfy { table.find($0, now: timeout) != nil })
-            let round = timeout / (isFull ? 32 : 4)
-            var now = timeout + block
-            while now < timeout + round / 2 {
-                table.open(now: now)
-                now += block
-            }
-            #expect(count() > pseudonyms.count / 3)
-            while now <= timeout + round + 2 * block || isFull && count() > 0 && now < 2 * timeout {
-                table.open(now: now)
-                now += block
-            }
+            blocks(from: timeout + block, through: timeout + 5 * block)
+            // In 250 ms a 40th of a quarter of the time-out; seven eighths are nearly full.
+            #expect(isFull ? count() <= 17_500 : 19_000...19_600 ~= count())
+            blocks(from: timeout + 6 * block, through: timeout + timeout / 8)
+            #expect(count() > 5_000)
+            blocks(from: timeout + timeout / 8 + block, through: timeout + timeout / 4 + 2 * block)
             #expect(count() == 0)
         }
     }
 
+    @Test("A full table has room once sessions have ended, also while its index grows")
+    func roomWhileGrowing() {
+        var table = SessionTable(SessionPolicy(timeoutSeconds: 10, keyCountMax: 2_100))
+        for number in 0..<2_100 as Range<UInt64> {
+            let pseudonym = SplitMix.finish(number) >> 16
+            #expect(Self.begin(pseudonym, rewards: 0..<0, at: 0, in: &table) == true)
+        }
+        let end = 10 * Self.second + 1
+        table.advance(to: end)
+        // The index has 4,096 places to move, 256 at a time.
+        let first = (0..<20 as Range<UInt64>).first {
+            Self.begin(1 << 40 | $0 << 20, rewards: 0..<0, at: end, in: &table)
+        }
+        #expect(first != nil)
+    }
+
     @Test("Sessions that begin take out ended ones, also where no block does")
     func roomWithoutBlocks() {
-        var table = SessionTable(SessionPolicy(timeoutSeconds: 10, keyCountMax: 2_000))
-        // 800 keys at a time are of sessions that go on.
-        for number in 0..<100_000 as Range<Int64> {
-            let now = number * Self.second / 40
-            table.advance(to: now)
-            let isThere = Self.begin(
-                SplitMix.finish(UInt64(number)) >> 16, rewards: 3..<4, at: now, in: &table)
-            guard isThere else {
-                Issue.record("no room for session \(number)")
-                return
+        // Nearly full, and far from it: 400 sessions, 800 keys, are going on at a time.
+        for keyCountMax in [2_000, 1 << 24] {
+            var table = SessionTable(
+                SessionPolicy(timeoutSeconds: 10, keyCountMax: keyCountMax))
+            let pseudonyms = (0..<20_000 as Range<UInt64>).map { SplitMix.finish($0) >> 16 }
+            for (number, pseudonym) in pseudonyms.enumerated() {
+                let now = Int64(number) * Self.second / 40
+                table.advance(to: now)
+                let isThere = Self.begin(pseudonym, rewards: 3..<4, at: now, in: &table)
+                guard isThere else {
+                    Issue.record("no room for session \(number)")
+                    return
+                }
             }
+            // Those of a quarter of the time-out, and those that the last round came by too early for.
+            #expect(pseudonyms.count { table.nodeNumber(of: $0) != nil } <= 600)
         }
     }
 

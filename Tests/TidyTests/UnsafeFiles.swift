@@ -107,16 +107,16 @@ enum UnsafeFiles {
                 "reads descriptors and ids of sessions where they lie in the ring",
             "Commit/Admit/Admission+Names": "reads names where they lie in the ring",
             "Commit/Admit/DedupTable": "reads and writes slots in their lines",
-            "Commit/Admit/KeySets": "owns the memory of many sets",
+            "Commit/Admit/Sessions/KeySets": "owns the memory of many sets",
             "Commit/Admit/GrowingTable": "owns the memory of an open-addressing table",
             "Commit/Admit/LoggedClaims": "reads the columns of a decoded block",
             "Commit/Admit/LoggedNames":
                 "hands bytes of names to the dictionary; hands bytes of a header to the decoder",
             "Commit/Admit/NameDictionary":
                 "reads names and keys in the record that was found; owns the bytes of names and what is known of them",
-            "Commit/Admit/SessionRule": "owns the pseudonyms of a packet",
-            "Commit/Admit/SessionTable": "changes the entries that were found",
-            "Commit/Admit/OpenSession": "reads and writes what lies in its two lines",
+            "Commit/Admit/Sessions/SessionRule": "owns the pseudonyms of a packet",
+            "Commit/Admit/Sessions/SessionTable": "changes the entries that were found",
+            "Commit/Admit/Sessions/OpenSession": "reads and writes what lies in its two lines",
             "Commit/Admit/PairTable":
                 "reads the entry that was found, and owns a small cache; looks at entries of its table where they lie",
             "Commit/CommitStage": "reads records where they lie in the ring",

@@ -214,5 +214,5 @@ void *ingest_pages_grow(void *pages, size_t old_byte_count, size_t byte_count);
 void ingest_pages_forget(void *pages, size_t first, size_t end);
 
 // Touches the whole huge pages with any byte in [first, end) of what ingest_pages_map returned, which keep what is in
-// them, so that who comes later need not wait for the kernel to clear them. Does nothing before Linux 5.14.
-void ingest_pages_populate(void *pages, size_t first, size_t end);
+// them, so that who comes later need not wait for the kernel to clear them. `false` before Linux 5.14.
+bool ingest_pages_populate(void *pages, size_t first, size_t end);

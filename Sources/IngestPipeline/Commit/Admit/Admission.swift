@@ -148,6 +148,7 @@ import IngestRules
     }
 
     /// The hash of the reward's name of an event of the packet that is being admitted, for which `key` gave none.
+    @inline(__always)
     func rewardHash(ofEvent index: Int) -> UInt64 {
         // SAFETY: there are as many as events, and `admit` has taken it where there is no key.
         unsafe precondition(keyEnds[index] == 0)

@@ -201,7 +201,7 @@ protocol TableEntry: BitwiseCopyable {
         let end = min(elements.upperBound, capacity)
         guard isMapped, elements.lowerBound < end else { return }
         // SAFETY: the bytes are inside the mapping, and populating changes none.
-        unsafe ingest_pages_populate(base, elements.lowerBound * stride, end * stride)
+        _ = unsafe ingest_pages_populate(base, elements.lowerBound * stride, end * stride)
     }
 
     /// Gives back the memory of elements before `end`, each time that a step is complete. Nothing reads them again.

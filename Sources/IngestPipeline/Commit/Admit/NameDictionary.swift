@@ -9,8 +9,8 @@ import IngestFormat
 /// attributions a `GrowingTable` of 8 bytes a name: the upper half of its keyed hash, and where its record is; and the
 /// `NameRecords`, which hold ordinal and bytes. There names are compared byte by byte.
 ///
-/// **Units** 11–21 bytes of table a name (16–32 while there are less than two million), 32 just when it grows, and 14 and its own
-/// bytes of records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
+/// **Units** 11–21 bytes of table a name (16–32 while there are less than two million), just when it grows 32 (48), and 14 and
+/// its own bytes of records; the pairs' table beside them. The number of names is bounded by `Limits.nameCountMax`.
 ///
 /// **Cost** 5–40 ns a lookup by where the table is cached. Growing moves some entries with each new name; records never move.
 @safe package struct NameDictionary: ~Copyable {

@@ -7,7 +7,8 @@ import IngestStorage
 ///
 /// **Layout** A `GrowingTable` of 16 bytes a pair, four to a cache line: the 96 bits of its hash, which stand for the
 /// names, and its key. A list by key of the names behind it, to hold a sample of what is found against its names.
-/// **Units** 21–43 bytes of table a pair (32–64 while there are less than two million), 64 just when it grows; 8 of list.
+/// **Units** 21–43 bytes of table a pair (32–64 while there are less than two million), just when it grows 64
+/// (96); 8 of list.
 /// **Cost** One miss in the table a look-up.
 @safe struct PairTable: ~Copyable {
     private var table: GrowingTable<Entry>

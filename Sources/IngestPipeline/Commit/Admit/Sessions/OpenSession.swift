@@ -20,7 +20,7 @@ struct OpenSession: BitwiseCopyable {
     private var firstSeen: InlineArray<8, SeenReward>
     var further: Further
 
-    /// The second line; of all zeros where there is nothing yet.
+    /// The second line. Means nothing before `useFurther`, which empties it.
     struct Further: BitwiseCopyable {
         var firstClick = ClickedReward()
         /// Its rewards of which a click was counted, but for the first one.
@@ -75,7 +75,7 @@ struct OpenSession: BitwiseCopyable {
     /// Marks the node as free, once its sets are empty.
     mutating func end() { identity = 0 }
 
-    /// Empties the second line where it is not in use yet.
+    /// Takes the second line into use, with nothing in it.
     @inline(__always)
     mutating func useFurther() {
         if hasFurther { return }

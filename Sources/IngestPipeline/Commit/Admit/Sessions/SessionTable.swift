@@ -43,10 +43,11 @@ struct SessionSlot: TableEntry {
 /// The sessions that are going on, and what was counted in each. Owned by the commit queue.
 ///
 /// A session ends when it was not seen for the time-out: its next event begins a new one. Ended sessions are taken out by a
-/// sweep, a few nodes at each session that begins and some at each block, no faster than once round in a quarter of the time-out,
-/// or in a 32nd of it where the table is nearly full. Until then they take room. At `keyCountMax` sessions and rewards in them no
-/// more are taken in, where a reward with impression and click is two; nor more than 65,536 of either in one session, beside its
-/// first 16 rewards with impressions and its first one with a click.
+/// sweep, a few nodes at each session that begins and some at each block: at most as many as there are in a quarter of the
+/// time-out, or, where seven eighths of the room are taken, in a 32nd of it, or 256 a block. Until then they take room.
+///
+/// At `keyCountMax` sessions and rewards in them no more are taken in, where a reward with impression and click is two; nor more
+/// than 65,536 of either in one session, beside its first 16 rewards with impressions and its first one with a click.
 ///
 /// **Layout** A node of two lines a session, in the order in which they begin, so that those that are going on lie near to each
 /// other; an index of 8 bytes a place says which node is whose.
@@ -176,6 +177,8 @@ struct SessionSlot: TableEntry {
 
     /// Begins a session that `find` did not find; `nil` if there is no room.
     mutating func begin(_ pseudonym: UInt64, now: Int64, isPartial: Bool) -> Session? {
+        // While the index grows nothing is taken out of it.
+        if isFull { index.goOnGrowing() }
         sweep(isFull ? Self.sweepCount.ofNoRoom : Self.sweepCount.ofSession, now: now)
         let session: Session
         if let ended = unsafe entry(pseudonym) {
@@ -205,6 +208,8 @@ struct SessionSlot: TableEntry {
     mutating func missRows() { missCount &+= 1 }
 
     /// To be called for each block.
+    ///
+    /// **Cost** Up to 4,096 nodes to look at, 5 ns each, and as many to take out, some 100 ns each, after a time without blocks.
     mutating func open(now: Int64) {
         goOnGrowing()
         advance(to: now)
