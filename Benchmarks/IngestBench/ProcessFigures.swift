@@ -164,7 +164,7 @@ enum FreeMemory {
     private static let byteCountOfEvent: UInt64 = 1 << 10
     private static let byteCountMax: UInt64 = 8 << 30
 
-    /// Half of what is available is left alone, also of a control group's.
+    /// Half of what is available is left alone, and three quarters of a control group's limit.
     /// - Returns: how many bytes were touched; 0 where the kernel, before Linux 5.14, cannot.
     static func touch(eventCount: UInt64) -> UInt64 {
         let wanted = min(eventCount, byteCountMax / byteCountOfEvent) * byteCountOfEvent

@@ -176,7 +176,7 @@ import IngestRules
         unsafe batch.load()
     }
 
-    /// Starts the loads of what some events need of their sessions beside the first line, which was loaded: 4 to 7 ns an event.
+    /// Starts the loads of what some events need of their sessions beside the first line, which was loaded: 7 ns an event.
     ///
     /// - Parameter events: that were prepared.
     @inline(__always)

@@ -209,7 +209,7 @@ struct SessionSlot: TableEntry {
 
     /// To be called for each block.
     ///
-    /// **Cost** Up to 4,096 nodes to look at, 5 ns each, and as many to take out, some 100 ns each, after a time without blocks.
+    /// **Cost** Up to 4,096 nodes to look at, and to take out as many sessions, after a time without blocks.
     mutating func open(now: Int64) {
         goOnGrowing()
         advance(to: now)
