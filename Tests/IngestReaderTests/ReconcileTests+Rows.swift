@@ -192,7 +192,7 @@ extension ReconcileTests {
                     entry.seen = first...last
                     var totals = LogTotals()
                     totals.add([entry])
-                    var some = try LedgerRefusals(
+                    let some = try LedgerRefusals(
                         totals, CounterRow(), [:], [CountingPolicy()], hasExpired: hasExpired,
                         optedOutCount: 0
                     ) { () throws(ReaderError) in
@@ -202,7 +202,7 @@ extension ReconcileTests {
                     event.timestampMicroseconds = time
                     event.sessionByteCount = hasSession ? 9 : 0
                     event.flags = hasID ? EventDescriptor.Flags.hasEventID : 0
-                    let found = try some.take(1, of: event) { () throws(ReaderError) in false }
+                    let found = try some.shares(1, of: event).first
                     // Of what has expired nobody knows by which limits the clock refused.
                     let isClock = reason == .tooOld || reason == .tooEarly
                     let isOne = expected.contains(reason) || hasExpired && isClock
@@ -210,5 +210,52 @@ extension ReconcileTests {
                 }
             }
         }
+    }
+
+    @Test("Lines get reasons so that as many as can be have one, whatever their order")
+    func shares() throws {
+        var entry = LedgerEntry(key: .plain)
+        let ledger: [(Verdict, UInt64)] = [
+            (.notViewable, 20), (.tooEarly, 20), (.conflict, 3), (.outsideWindow, 1),
+        ]
+        for (reason, count) in ledger { entry.events[Int(reason.rawValue)] = count }
+        var totals = LogTotals()
+        totals.add([entry])
+        var sums = CounterRow()
+        // One of those that the clock or the window refused has a row.
+        sums[.refusedClicks] = 1
+        let refusals = try LedgerRefusals(
+            totals, sums, [:], [CountingPolicy()], hasExpired: true, optedOutCount: 0
+        ) { () throws(ReaderError) in [] }
+        func bits(_ reasons: Verdict...) -> LedgerRefusals.Reasons {
+            reasons.reduce(0) { $0 | 1 << $1.rawValue }
+        }
+        func taken(_ lines: [LedgerRefusals.Reasons: UInt64]) -> [LedgerRefusals.Reasons: UInt64] {
+            refusals.shares(of: lines).mapValues { $0.reduce(0) { $0 + $1.count } }
+        }
+        let (both, one) = (bits(.notViewable, .tooEarly), bits(.notViewable))
+        #expect(taken([both: 20, one: 20]) == [both: 20, one: 20])
+        let ids = bits(.conflict, .outsideWindow)
+        let early = bits(.tooEarly, .conflict, .outsideWindow)
+        // Of 21 such refusals 20 have no row, and three conflicts.
+        #expect(taken([early: 40]) == [early: 23])
+        #expect(taken([ids: 4, early: 19]) == [ids: 4, early: 19])
+        #expect(taken([ids: 4, early: 30])[early] == 19)
+        #expect(taken([one: 30, ids: 9]) == [one: 20, ids: 4])
+        #expect(taken([one: .max, both: .max]) == [one: 20, both: 20])
+        #expect(taken([:]).isEmpty && taken([0: 5]) == [0: 0])
+        for (_, shares) in refusals.shares(of: [both: 30, one: 20]) {
+            #expect(shares.allSatisfy { $0.count <= 20 })
+        }
+    }
+}
+
+extension LedgerRefusals {
+    /// Of equal lines with names that the log does not know.
+    func shares(
+        _ lineCount: UInt64, of event: EventDescriptor
+    ) throws -> [(reason: Verdict, count: UInt64)] {
+        let reasons = try reasons(of: event) { () throws(ReaderError) in false }
+        return shares(of: [reasons: lineCount])[reasons] ?? []
     }
 }

@@ -350,32 +350,30 @@ import Testing
         #expect(try refusals(events, rows, CountingPolicy()).isEmpty)
         // Where events whose consent is not set are refused nobody knows which of them opted out.
         #expect(try !refusals(events, rows, CountingPolicy(countsConsentNotSet: false)).isEmpty)
-        var some = try refusals(
+        let some = try refusals(
             events, [.impressions: 5, .refusedImpressions: 1], CountingPolicy())
-        for (lineCount, taken) in [(1, 1), (5, 1), (1, nil)] as [(UInt64, UInt64?)] {
-            let found = try some.take(lineCount, of: EventDescriptor()) {
-                () throws(ReaderError) in false
-            }
-            #expect(found?.count == taken && (found == nil || found?.reason == .tooOld))
+        for (lineCount, taken) in [(1, 1), (2, 2), (5, 2)] as [(UInt64, UInt64)] {
+            let found = try some.shares(lineCount, of: EventDescriptor())
+            #expect(found.map(\.count) == [taken] && found.map(\.reason) == [.tooOld])
         }
         // What has expired may have been refused for consent that was not set: those rows are none of the other reasons'.
         let expired: [(Verdict, UInt64)] = [(.tooOld, 2), (.noConsent, 3)]
         for hasExpired in [false, true] {
-            var left = try refusals(
+            let left = try refusals(
                 expired, [.refusedImpressions: 3], CountingPolicy(), hasExpired: hasExpired)
-            let found = try left.take(9, of: EventDescriptor()) { () throws(ReaderError) in false }
-            #expect(found?.count == (hasExpired ? 2 : nil))
+            let found = try left.shares(9, of: EventDescriptor())
+            #expect(found.map(\.count) == (hasExpired ? [2] : []))
         }
         // Events of a verdict that have rows, of days of the file or of others, are none of those without.
         for rowCounts in [[:], [.counted: 5, .tooOld: 3]] as [[Verdict: UInt64]] {
-            var others = try refusals(
+            let others = try refusals(
                 events + [(.conflict, 2)], rows, CountingPolicy(), rowCounts: rowCounts)
             var event = EventDescriptor()
             // Without an id nothing is a conflict.
-            #expect(try others.take(3, of: event) { () throws(ReaderError) in false } == nil)
+            #expect(try others.shares(3, of: event).isEmpty)
             event.flags = EventDescriptor.Flags.hasEventID
-            let found = try others.take(3, of: event) { () throws(ReaderError) in false }
-            #expect(found?.count == 2 && found?.reason == .conflict)
+            let found = try others.shares(3, of: event)
+            #expect(found.map(\.count) == [2] && found.map(\.reason) == [.conflict])
         }
     }
 }

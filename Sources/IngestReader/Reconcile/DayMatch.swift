@@ -134,7 +134,7 @@ final class DayMatch<Scratch: FileSystem> {
 
     /// Business, day, first and last time, whether a line has a row on it.
     private let intervals: Spill<Scratch>
-    /// Of lines without a row: business, reward, time, count, place, reason if it was refused, else 0.
+    /// Of lines without a row: business, reward, time, count, place, the reasons for which they may have been refused.
     private let lines: Spill<Scratch>
     /// Of rows without a line: business, reward, place.
     private let rows: Spill<Scratch>
@@ -164,13 +164,15 @@ final class DayMatch<Scratch: FileSystem> {
             [record[5], record[6], place.word, 0, 0, 0, 0, 0], hash: Self.hash(record[5]))
     }
 
-    /// - Parameter reason: of a refusal that is in the ledger alone.
-    func add(line event: SentEvents.Event, refusedAs reason: Verdict? = nil) throws(ReaderError) {
+    /// - Parameter reasons: of refusals that are in the ledger alone.
+    func add(
+        line event: SentEvents.Event, reasons: LedgerRefusals.Reasons
+    ) throws(ReaderError) {
         try lines.append(
             [
                 event.identity.business, event.identity.reward,
                 UInt64(bitPattern: event.identity.timestamp), event.count,
-                event.lineOffset, UInt64(reason?.rawValue ?? 0), 0, 0,
+                event.lineOffset, UInt64(reasons), 0, 0,
             ], hash: Self.hash(event.identity.business))
     }
 
@@ -190,22 +192,25 @@ final class DayMatch<Scratch: FileSystem> {
 
     /// Says of every line and row that is left what it is. To be called once, after the last of them.
     func finish(
-        _ days: DayRange, _ found: inout Reconciliation, into differences: DifferenceList<Scratch>
+        _ days: DayRange, _ refusals: LedgerRefusals, _ found: inout Reconciliation,
+        into differences: DifferenceList<Scratch>
     ) throws(ReaderError) {
         try writeIntervals()
-        for part in 0..<Self.partCount {
-            var known: [Day: Interval] = [:]
-            try intervals.forEach(in: part) { (record) throws(ReaderError) in
-                let day = Day(
-                    business: record[0], day: Int32(truncatingIfNeeded: record[1]))
-                let interval = Interval(
-                    first: Int64(bitPattern: record[2]), last: Int64(bitPattern: record[3]),
-                    isOfFile: record[4] != 0)
-                if known[day]?.add(interval) == nil { known[day] = interval }
-            }
+        // Those of days that were not asked for take nothing from the others.
+        var counts: [LedgerRefusals.Reasons: UInt64] = [:]
+        for part in 0..<Self.partCount where !refusals.isEmpty {
+            let known = try readIntervals(in: part)
             try lines.forEach(in: part) { (record) throws(ReaderError) in
-                let time = Int64(bitPattern: record[2])
-                let day = Self.day(of: time, record[0], known)
+                let reasons = LedgerRefusals.Reasons(truncatingIfNeeded: record[5])
+                guard reasons != 0, days.contains(Self.day(ofLine: record, known)) else { return }
+                counts[reasons, default: 0] += record[3]
+            }
+        }
+        var shares = refusals.shares(of: counts)
+        for part in 0..<Self.partCount {
+            var known = try readIntervals(in: part)
+            try lines.forEach(in: part) { (record) throws(ReaderError) in
+                let day = Self.day(ofLine: record, known)
                 guard days.contains(day) else {
                     found.otherDaysCount += record[3]
                     return
@@ -214,15 +219,12 @@ final class DayMatch<Scratch: FileSystem> {
                 let interval = Interval(first: .max, last: .min, isOfFile: true)
                 let place = Day(business: record[0], day: day)
                 if known[place]?.add(interval) == nil { known[place] = interval }
-                if let reason = Verdict(rawValue: UInt8(record[5])), reason != .counted {
-                    found.byVerdict[reason, default: 0] += record[3]
-                    found.withoutRowCount += record[3]
-                    return
-                }
-                found.missingCount += record[3]
+                let reasons = LedgerRefusals.Reasons(truncatingIfNeeded: record[5])
+                let count = found.takeRefused(record[3], from: &shares[reasons, default: []])
+                if count == 0 { return }
+                found.missingCount += count
                 try differences.addMissing(
-                    record[3], business: record[0], reward: record[1], day: day,
-                    lineOffset: record[4])
+                    count, business: record[0], reward: record[1], day: day, lineOffset: record[4])
             }
             try rows.forEach(in: part) { (record) throws(ReaderError) in
                 let place = RowPlace(word: record[2])
@@ -235,10 +237,23 @@ final class DayMatch<Scratch: FileSystem> {
         }
     }
 
+    private func readIntervals(in part: Int) throws(ReaderError) -> [Day: Interval] {
+        var known: [Day: Interval] = [:]
+        try intervals.forEach(in: part) { (record) throws(ReaderError) in
+            let day = Day(business: record[0], day: Int32(truncatingIfNeeded: record[1]))
+            let interval = Interval(
+                first: Int64(bitPattern: record[2]), last: Int64(bitPattern: record[3]),
+                isOfFile: record[4] != 0)
+            if known[day]?.add(interval) == nil { known[day] = interval }
+        }
+        return known
+    }
+
     /// The day of a line: days follow each other, so that what is between two rows of one is of it.
     private static func day(
-        of time: Int64, _ business: UInt64, _ known: [Day: Interval]
+        ofLine record: Spill<Scratch>.Record, _ known: [Day: Interval]
     ) -> Int32 {
+        let (business, time) = (record[0], Int64(bitPattern: record[2]))
         let date = Int32(clamping: DayRange.day(of: time))
         for day in [date, date - 1, date + 1] {
             if let interval = known[Day(business: business, day: day)],
@@ -248,5 +263,25 @@ final class DayMatch<Scratch: FileSystem> {
             }
         }
         return date
+    }
+}
+
+extension Reconciliation {
+    /// Counts lines as refusals without a row, as far as there is a share for them.
+    ///
+    /// - Returns: the others.
+    fileprivate mutating func takeRefused(
+        _ lineCount: UInt64, from shares: inout [(reason: Verdict, count: UInt64)]
+    ) -> UInt64 {
+        var left = lineCount
+        while left > 0, var share = shares.popLast() {
+            let taken = min(left, share.count)
+            byVerdict[share.reason, default: 0] += taken
+            withoutRowCount += taken
+            left -= taken
+            share.count -= taken
+            if share.count > 0 { shares.append(share) }
+        }
+        return left
     }
 }

@@ -108,11 +108,15 @@ final class DifferenceList<Scratch: FileSystem> {
 /// The refusals that stand in the ledger alone, since names of the event or their combination were not known
 /// (docs/counting.md, *Conservation*): as many lines without a row may be of these. Owned by one reconciliation.
 ///
-/// A line is taken for one if the rules of a segment refuse it whatever the time, or if these are not known to this day,
+/// A line may be one if the rules of a segment refuse it whatever the time, or if these are not known to this day,
 /// so that it cannot have counted, and the reason can be its own: the clock refuses times that lie far from when senders with
 /// such refusals were heard of, rates those of sessions, the others those with ids. One that was refused for its time or
-/// its rate, before its names were known, is not.
+/// its rate, before its names were known, is not. Many a line may be one for several reasons: which reason it is given is
+/// decided when all lines are known, so that as many as can be are of some refusal.
 struct LedgerRefusals {
+    /// Reasons for which a line may have been refused, a bit each by `Verdict.rawValue`.
+    typealias Reasons = UInt16
+
     /// Reasons whose rows have counters together, and these.
     static let outcomes: [(reasons: [Verdict], columns: [CounterColumn])] = [
         ([.notViewable], [.notViewableImpressions]),
@@ -127,7 +131,7 @@ struct LedgerRefusals {
     /// The columns of the counters that are asked for.
     static var columns: CounterColumnSet { CounterColumnSet(outcomes.flatMap(\.columns)) }
 
-    /// By reason: those that may have no row, less the lines that were taken for them.
+    /// By reason: those that may have no row.
     private var counts: [Verdict: UInt64]
     /// By outcome: those that have none, of which there may be fewer.
     private var rowless: [UInt64]
@@ -212,32 +216,58 @@ struct LedgerRefusals {
         return reasons
     }
 
-    /// Takes some of `lineCount` equal lines.
+    /// For which reasons a line without a row may be of these refusals; 0 = it is none.
     ///
     /// - Parameter areNamesKnown: whether the log has all of its names and their combination.
-    /// - Returns: of how many, at least one, and for which reason; `nil` where it is of none.
-    mutating func take(
-        _ lineCount: UInt64, of event: EventDescriptor,
-        areNamesKnown: () throws(ReaderError) -> Bool
-    ) throws(ReaderError) -> (reason: Verdict, count: UInt64)? {
+    func reasons(
+        of event: EventDescriptor, areNamesKnown: () throws(ReaderError) -> Bool
+    ) throws(ReaderError) -> Reasons {
         let row = PacketRow(event)
         let judged = JudgedEvent(row)
         var reasons = policies.map {
             $0.verdict(on: judged, admissionTime: event.timestampMicroseconds)
         }.filter(\.isRefusal)
-        if reasons.isEmpty, try areNamesKnown() { return nil }
-        // What comes first may have refused it all the same.
+        if reasons.isEmpty, try areNamesKnown() { return 0 }
+        // What the rules come to earlier or later may have refused it all the same.
         reasons += furtherReasons(row)
-        for reason in reasons {
-            guard let outcome = Self.outcomes.firstIndex(where: { $0.reasons.contains(reason) })
-            else { continue }
-            let taken = min(lineCount, counts[reason] ?? 0, rowless[outcome])
-            if taken == 0 { continue }
-            counts[reason]? -= taken
-            rowless[outcome] -= taken
-            return (reason, taken)
+        return reasons.reduce(0) { $0 | 1 << $1.rawValue }
+    }
+
+    /// How many lines are refusals, and for which reasons: as many as there can be in all, by a maximum flow (Edmonds and
+    /// Karp) from groups of lines to the reasons that they may have, and on to the outcomes, each bounded by what the ledger has.
+    ///
+    /// - Parameter lineCounts: lines, by the reasons that each of them may have.
+    /// **Cost** There are 256 groups at most; a pass over their edges for each pair of a group and a reason, about.
+    func shares(of lineCounts: [Reasons: UInt64]) -> [Reasons: [(reason: Verdict, count: UInt64)]] {
+        let groups = lineCounts.keys.sorted()
+        let places = Self.outcomes.indices.flatMap { outcome in
+            Self.outcomes[outcome].reasons.map { (reason: $0, outcome: outcome) }
         }
-        return nil
+        let (source, firstGroup) = (0, 1)
+        let firstPlace = firstGroup + groups.count
+        let firstOutcome = firstPlace + places.count
+        let sink = firstOutcome + Self.outcomes.count
+        var flow = MaximumFlow(nodeCount: sink + 1)
+        for (index, group) in groups.enumerated() {
+            flow[source, firstGroup + index] = lineCounts[group] ?? 0
+            for (place, at) in zip(places, firstPlace...)
+            where group >> place.reason.rawValue & 1 != 0 {
+                flow[firstGroup + index, at] = lineCounts[group] ?? 0
+            }
+        }
+        for (place, at) in zip(places, firstPlace...) {
+            flow[at, firstOutcome + place.outcome] = counts[place.reason] ?? 0
+        }
+        for (outcome, count) in rowless.enumerated() { flow[firstOutcome + outcome, sink] = count }
+        flow.run(from: source, to: sink)
+        var shares: [Reasons: [(reason: Verdict, count: UInt64)]] = [:]
+        for (index, group) in groups.enumerated() {
+            // What has flowed is what can flow back.
+            shares[group] = zip(places, firstPlace...).map { place, at in
+                (place.reason, flow[at, firstGroup + index])
+            }.filter { $0.count > 0 }
+        }
+        return shares
     }
 }
 

@@ -105,13 +105,13 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
         let logged = Spill(partCount: partCount, byteCountMax: byteCountMax / 8, in: scratch)
         let rowCounts = try readRows(into: logged)
         let outcome = DayMatch(byteCountMax: byteCountMax / 8, in: scratch)
-        var refusals = try LedgerRefusals(
+        let refusals = try LedgerRefusals(
             source.totals(), sumRows(), rowCounts, source.policies(),
             hasExpired: hasExpired, optedOutCount: found.optedOutCount, ledger: source.ledger)
         for part in 0..<partCount {
-            try compare(sent, with: logged, part, &refusals, into: outcome)
+            try compare(sent, with: logged, part, refusals, into: outcome)
         }
-        try outcome.finish(days, &found, into: differences)
+        try outcome.finish(days, refusals, &found, into: differences)
         return found
     }
 
@@ -223,7 +223,7 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
 
     private func compare(
         _ sent: Spill<Scratch>, with logged: Spill<Scratch>, _ part: Int,
-        _ refusals: inout LedgerRefusals, into outcome: DayMatch<Scratch>
+        _ refusals: LedgerRefusals, into outcome: DayMatch<Scratch>
     ) throws(ReaderError) {
         // Each platform that has been known has a name.
         var events = SentEvents(
@@ -244,25 +244,19 @@ package final class Reconciler<File: StorageFile, Scratch: FileSystem> {
             }
             try outcome.add(row: record, place, isMatched: isMatched)
         }
-        for var event in events.left {
-            while event.count > 0, let (reason, count) = try refusal(of: event, &refusals) {
-                var refused = event
-                refused.count = count
-                try outcome.add(line: refused, refusedAs: reason)
-                event.count -= count
-            }
-            if event.count > 0 { try outcome.add(line: event) }
+        for event in events.left {
+            try outcome.add(line: event, reasons: try reasons(of: event, refusals))
         }
     }
 
-    /// Of how many of the lines a refusal is in the ledger alone, and for which reason.
-    private func refusal(
-        of event: SentEvents.Event, _ refusals: inout LedgerRefusals
-    ) throws(ReaderError) -> (Verdict, UInt64)? {
-        if refusals.isEmpty { return nil }
+    /// For which reasons a line without a row may be a refusal that is in the ledger alone.
+    private func reasons(
+        of event: SentEvents.Event, _ refusals: LedgerRefusals
+    ) throws(ReaderError) -> LedgerRefusals.Reasons {
+        if refusals.isEmpty { return 0 }
         try lines.give(lineAt: event.lineOffset) { _ = decoder.decode($0.span) }
         let (found, bytes) = (decoder.event, decoder.bytes)
-        return try refusals.take(event.count, of: found) { () throws(ReaderError) in
+        return try refusals.reasons(of: found) { () throws(ReaderError) in
             try areKnown(found, bytes, reward: event.identity.reward)
         }
     }

@@ -296,3 +296,54 @@ struct TextLines<File: StorageFile> {
         line += more.prefix(lineByteCountMax - line.count)
     }
 }
+
+/// The most that can flow through a small network, by Edmonds and Karp: along a shortest path that has room, as long as
+/// there is one.
+struct MaximumFlow {
+    private let nodeCount: Int
+    private var room: [UInt64]
+
+    init(nodeCount: Int) {
+        self.nodeCount = nodeCount
+        room = Array(repeating: 0, count: nodeCount * nodeCount)
+    }
+
+    /// How much can still flow from one node to another.
+    subscript(from: Int, to: Int) -> UInt64 {
+        get { room[from * nodeCount + to] }
+        set { room[from * nodeCount + to] = newValue }
+    }
+
+    mutating func run(from source: Int, to sink: Int) {
+        while let path = path(from: source, to: sink) {
+            let edges = Array(zip(path, path.dropFirst()))
+            let amount = edges.reduce(UInt64.max) { min($0, self[$1.0, $1.1]) }
+            for (from, to) in edges {
+                self[from, to] -= amount
+                self[to, from] += amount
+            }
+        }
+    }
+
+    /// The nodes of a shortest path with room.
+    private func path(from source: Int, to sink: Int) -> [Int]? {
+        var origins = [Int?](repeating: nil, count: nodeCount)
+        origins[source] = source
+        var reached = [source]
+        var next = 0
+        while origins[sink] == nil, next < reached.count {
+            let node = reached[next]
+            next += 1
+            for other in 0..<nodeCount where origins[other] == nil && self[node, other] > 0 {
+                origins[other] = node
+                reached.append(other)
+            }
+        }
+        guard origins[sink] != nil else { return nil }
+        var path = [sink]
+        while let last = path.last, last != source, let origin = origins[last] {
+            path.append(origin)
+        }
+        return path.reversed()
+    }
+}
