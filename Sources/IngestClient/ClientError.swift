@@ -70,6 +70,8 @@ public enum ClientError: Error, Equatable, Sendable {
         case olderCopy
         /// It has another directory, or none of this sender.
         case otherDirectory
+        /// It has less than an earlier start of the sender had heard of, which keeps no note of whose directory that was.
+        case lessThanAcked
     }
 
     /// Why a receiver takes nothing. It may end by itself.
@@ -290,6 +292,8 @@ extension ClientError.LossCause {
         switch self {
         case .olderCopy: "the receiver is in an earlier state than the one that acked"
         case .otherDirectory: "the receiver has another directory than the one that acked"
+        case .lessThanAcked:
+            "the receiver has less than was acked, an earlier state of its directory or another one"
         }
     }
 }

@@ -85,7 +85,9 @@ struct ReceiverWatch: Sendable {
         switch ack.status {
         case .refused: return .refused
         case .unsupported: return .unsupported
-        case .rolledBack: return .lost(ack.directory == directory ? .olderCopy : .otherDirectory)
+        case .rolledBack:
+            guard let directory else { return .lost(.lessThanAcked) }
+            return .lost(ack.directory == directory ? .olderCopy : .otherDirectory)
         default: break
         }
         if let directory, directory != ack.directory { return .lost(.otherDirectory) }

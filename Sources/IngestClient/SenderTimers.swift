@@ -9,7 +9,7 @@ struct SenderTimers: Sendable {
     static let heartbeatMax: UInt64 = 1_000_000_000
     static let heartbeatMin: UInt64 = 100_000_000
 
-    /// Longer gaps between acks are silence, and not the receiver's refusal of packets.
+    /// Longer gaps between acks are silence: so much of one counts as time in which packets could have been acked.
     static let silenceMin: UInt64 = 2_000_000_000
     static let spoolRetryInterval: UInt64 = 1_000_000_000
 
@@ -79,7 +79,7 @@ struct SenderTimers: Sendable {
     mutating func heard(now: UInt64) {
         let gap = now - min(now, heardAt)
         if gap >= Self.silenceMin {
-            progressAt = min(now, max(progressAt, waitsSince ?? 0) + gap)
+            progressAt = min(now, max(progressAt, waitsSince ?? 0) + gap - Self.silenceMin)
         }
         route.found()
         heardAt = now
@@ -141,8 +141,8 @@ struct SenderTimers: Sendable {
     func stagnation(now: UInt64) -> UInt64 {
         guard let waitsSince else { return 0 }
         let gap = now - min(now, heardAt)
-        let isSilent = gap >= Self.silenceMin
-        return now - min(now, max(progressAt, waitsSince) + (isSilent ? gap : 0))
+        let excess = gap - min(gap, Self.silenceMin)
+        return now - min(now, max(progressAt, waitsSince) + excess)
     }
 }
 
@@ -310,10 +310,21 @@ extension SenderStream {
         // And one of the new ones, where it is larger than those.
         let byteCountMax = encoder.smallByteCountMax
         if window[first].byteCount <= byteCountMax { return }
-        let next = window.next(
-            edge: acks.edge, newEdge: newEdge, countMax: 2, byteCountMax: byteCountMax
-        ).first { window[$0].byteCount <= byteCountMax }
-        if let next { _ = send([next], now: now) }
+        if let small = firstToSend(byteCountMax: byteCountMax) { _ = send([small], now: now) }
+    }
+
+    /// The first packet of those that may be sent that is no larger than this: larger ones may lie before it.
+    ///
+    /// **Cost** A look at each packet before it.
+    private func firstToSend(byteCountMax: Int) -> UInt64? {
+        let sentEnd = window.sentEnd
+        let end = min(window.nextSequence, max(min(sentEnd, acks.edge), newEdge))
+        return (window.base..<max(window.base, end)).first { sequence in
+            let entry = window[sequence]
+            let isDue =
+                sequence < sentEnd ? entry.state == .lost && sequence < acks.edge : !entry.isDone
+            return isDue && entry.byteCount <= byteCountMax
+        }
     }
 
     /// When `tick` has something to do; `.max` for a sender that has ended.

@@ -34,6 +34,8 @@ package struct StageLinks: Sendable {
 
         /// Blocks handed to the sync stage and not yet durable.
         package var syncingCount: Int { syncing.load(ordering: .relaxed) }
+        /// Whether every block waits for the disk, so that the commit stage takes nothing from the ring, heartbeats neither.
+        package var isDiskBehind: Bool { syncingCount >= StageLinks.slotCount }
         /// Said by the commit stage before it hands a block over.
         package func willSync() { syncing.add(1, ordering: .relaxed) }
         /// Said by the sync stage once a block is durable.

@@ -46,7 +46,7 @@ extension ReaderError: CustomStringConvertible {
 
 extension ReaderError {
     /// What to do about a file: what is derived from the log is made again from it.
-    private static func advice(onDamaged path: String) -> String {
+    static func advice(onDamaged path: String) -> String {
         switch path.split(separator: "/").last.flatMap({ FileName(String($0)) }) {
         case .manifest?, .run(.rewards, _)?, .run(.days, _)?, .run(.rewardDays, _)?,
             .run(.names, _)?:
@@ -78,7 +78,8 @@ extension ReaderError {
             self.init(kind: .notFound, what: "no such file", path: path, advice: "check the path")
         case .missingDirectory(let path):
             self.init(
-                kind: .notFound, what: "no such directory", path: path, advice: "check the path")
+                kind: .notFound, what: "no such directory", path: path.isEmpty ? "''" : path,
+                advice: "check the path, and that it is a directory")
         case .foreignDirectory(let path, _):
             self.init(
                 kind: .missingManifest, what: "not a data directory of ingestd", path: path,

@@ -35,9 +35,11 @@ package enum ReaderProgram {
         } catch let errno as Errno {
             return report(errno)
         } catch {
-            return reportUsage(error)
+            return reportUsage(error, of: arguments)
         }
     }
+
+    private static let commonOptions = ["--data", "--format", "--with-cut"]
 
     /// Lets the common options stand before the command's name too: `--data DIR rewards`.
     static func subcommandFirst(_ arguments: [String]) -> [String] {
@@ -62,10 +64,16 @@ package enum ReaderProgram {
             throw Ending(code: 64, message: "no command, command line, see \(name) --help")
         }
         let names = ReaderCommand.configuration.subcommands.map { $0.configuration.commandName }
-        if first.hasPrefix("-") || first == "help" || names.contains(first) { return }
+        if commonOptions.contains(where: first.hasPrefix) {
+            throw Ending(
+                code: 64, message: "no command behind the options, command line, see \(name) --help"
+            )
+        }
+        let wanted = first == "help" ? arguments.dropFirst().first ?? first : first
+        if wanted.hasPrefix("-") || wanted == "help" || names.contains(wanted) { return }
         throw Ending(
             code: 64,
-            message: "no command '\(first)' in this version, command line, see \(name) --help")
+            message: "no command '\(wanted)' in this version, command line, see \(name) --help")
     }
 
     /// A failed write. That nobody reads any more is no error.
@@ -85,7 +93,7 @@ package enum ReaderProgram {
     }
 
     /// What the argument parser throws: help and version, or wrong usage.
-    private static func reportUsage(_ error: any Error) -> Int32 {
+    private static func reportUsage(_ error: any Error, of arguments: [String]) -> Int32 {
         let code = ReaderCommand.exitCode(for: error)
         guard !code.isSuccess else {
             do {
@@ -96,8 +104,14 @@ package enum ReaderProgram {
         var message = ReaderCommand.message(for: error).split(separator: "\n").joined(
             separator: " ")
         if message.hasSuffix(".") { message.removeLast() }
-        return report(
-            Ending(code: 64, message: "\(message), command line, see \(name) --help"))
+        // The parser takes an id or a number with a dash in front for options.
+        let isDashed = arguments.contains {
+            $0.hasPrefix("-") && !$0.hasPrefix("--") && !["-", "-h"].contains($0)
+        }
+        let advice =
+            isDashed
+            ? "write --option=-value, or an id that begins with - behind --" : "see \(name) --help"
+        return report(Ending(code: 64, message: "\(message), command line, \(advice)"))
     }
 
     static func exitCode(of error: ReaderError) -> Int32 {

@@ -1,4 +1,5 @@
 // packet → decode → ring → admit → block → [segment] → compaction → [snapshot] → query
+import Glibc
 import IngestFormat
 
 /// The folder `aside/`: where bytes and files go that cannot be used and may be evidence. Nothing in it is
@@ -48,7 +49,14 @@ package struct AsideDirectory<Files: FileSystem> {
         let free = try freeName(name) { (present) throws(StorageError) in
             try isCopy(present, of: name)
         }
-        if !free.isTaken { try files.link(name, to: free.name, in: aside) }
+        if !free.isTaken {
+            do throws(StorageError) {
+                try files.link(name, to: free.name, in: aside)
+            } catch .io(_, _, errno: EPERM) {
+                // A directory has one name alone, and is in the way of what takes its place.
+                try files.move(name, to: free.name, in: aside)
+            }
+        }
         try aside.syncDirectory()
     }
 

@@ -123,7 +123,11 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         _ store: ManifestStore<Files>, wrong: StorageError, _ losses: inout [String]
     ) throws(StorageError) -> Manifest {
         let found: Manifest
-        do { found = try LogRebuild<Files>.manifest(of: store.files) } catch {
+        do {
+            found = try LogRebuild<Files>.manifest(of: store.files)
+            // Nothing can make these again.
+            try store.checkExpired(of: found)
+        } catch {
             switch (error, wrong) {
             case (.corrupt, .corrupt):
                 if case .segment? = error.damagedFile { throw error }

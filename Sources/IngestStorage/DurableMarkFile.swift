@@ -128,7 +128,12 @@ package struct SessionKeyStore<Files: FileSystem>: Sendable {
             guard case .notFound = error else { throw error }
             return nil
         }
-        let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount)
+        let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount + 1)
+        guard bytes.count <= SessionKeys.byteCount else {
+            throw .corrupt(
+                path: file.path, offset: UInt64(SessionKeys.byteCount),
+                detail: "bytes behind the end of this file")
+        }
         return try StorageError.decoding(file.path) { () throws(FormatError) in
             try SessionKeys.decode(bytes, directory: directory)
         }

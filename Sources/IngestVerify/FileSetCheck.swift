@@ -110,8 +110,10 @@ struct FileSetCheck<Files: FileSystem> {
         case .sessionKeys:
             do throws(StorageError) {
                 _ = try SessionKeyStore(files: files, directory: directory).read()
-                let byteCount = try files.open(name.text, .read).byteCount()
-                report.hold([("byte count", byteCount, SessionKeys.byteCount)], in: name.text)
+            } catch .corrupt(_, let offset, let detail) {
+                report.add(
+                    .corruption, "\(detail) at byte \(offset); the next start makes new keys",
+                    in: name.text)
             } catch {
                 // For the daemon's eyes alone: a reader of its group may not open it.
                 guard case .io(_, _, errno: EACCES) = error else { throw error }

@@ -63,7 +63,18 @@ enum ConfigFile {
                 .configuration,
                 "the config file is not a JSON object, \(path), \(reason(in: bytes))")
         }
-        if let key = TopLevelKeys(bytes).repeated {
+        // The decoder takes both; what scans the keys, and other programs, would not.
+        if bytes.contains(0) {
+            throw Fault(.configuration, "the config file is not UTF-8, \(path), save it as UTF-8")
+        }
+        let keys = TopLevelKeys(bytes)
+        if keys.hasCommaAtEnd {
+            throw Fault(
+                .configuration,
+                "the config file is not a JSON object, \(path), "
+                    + "remove the comma before a closing bracket")
+        }
+        if let key = keys.repeated {
             throw Fault(
                 .configuration, "duplicate key '\(key)', \(path), remove one of the two")
         }
@@ -122,22 +133,29 @@ enum ConfigFile {
 /// silently.
 struct TopLevelKeys {
     private(set) var keys: [String] = []
+    /// Whether a comma stands before a closing bracket.
+    private(set) var hasCommaAtEnd = false
 
     /// - Parameter bytes: an object of valid JSON in UTF-8.
     init(_ bytes: Data) {
         let bytes = [UInt8](bytes)
         var depth = 0
         var at = 0
+        var last: UInt8 = 0
         while at < bytes.count {
-            switch bytes[at] {
+            let byte = bytes[at]
+            switch byte {
             case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
-            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                depth -= 1
+                if last == UInt8(ascii: ",") { hasCommaAtEnd = true }
             case UInt8(ascii: "\""):
                 let end = Self.endOfString(bytes, from: at)
                 if depth == 1, Self.isKey(bytes, endingAt: end) { append(bytes[at..<end]) }
                 at = end - 1
             default: break
             }
+            if !Self.isSpace(byte) { last = byte }
             at += 1
         }
     }
@@ -166,6 +184,8 @@ struct TopLevelKeys {
 
     /// Whether a colon follows, and not a comma or the end.
     private static func isKey(_ bytes: [UInt8], endingAt end: Int) -> Bool {
-        bytes[end...].first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } == UInt8(ascii: ":")
+        bytes[end...].first { !isSpace($0) } == UInt8(ascii: ":")
     }
+
+    private static func isSpace(_ byte: UInt8) -> Bool { [0x20, 0x09, 0x0A, 0x0D].contains(byte) }
 }

@@ -189,6 +189,43 @@ struct AckedDeliveryFaultTests {
         #expect(rig.failure?.exitCode == 69)
     }
 
+    @Test(arguments: [1_500, 2_500, 3_000, 4_900] as [UInt64])
+    func `So do answers that come seldom, sooner than silence does`(gap: UInt64) {
+        let rig = StreamRig { $0.silenceNanosecondsMax = 5 * Self.second }
+        rig.ack(floor: 0)
+        rig.sendPackets(3)
+        rig.ack(floor: 1)
+        let start = rig.now
+        while rig.failure == nil, rig.now - start < 60 * Self.second {
+            rig.pass(gap * 1_000_000)
+            rig.ack(floor: 1)
+        }
+        guard case .noProgress? = rig.failure else {
+            Issue.record("\(String(describing: rig.failure)) after \(rig.now - start) ns")
+            return
+        }
+        #expect(rig.now - start >= 10 * Self.second)
+    }
+
+    @Test func `In a black hole a small packet is tried, also behind large ones that never left`() {
+        let rig = StreamRig { $0.packetByteCountMax = 1_372 }
+        rig.ack(floor: 0, credit: 1)
+        for _ in 0..<150 { #expect(rig.send(SampleEvents.event(3)) == .taken) }
+        rig.stream.shrinkPackets()
+        rig.flush()
+        let small = (0..<rig.nextSequence).first { rig.stream.window[$0].byteCount <= 1_200 } ?? 0
+        #expect(small > 2)
+        for _ in 0..<60 where !rig.stream.probe.isBlackHole {
+            rig.pass(Self.second)
+            rig.answer(floor: 0, credit: 1)
+        }
+        #expect(rig.stream.probe.isBlackHole && rig.sentEnd < small)
+        _ = rig.takeSequences()
+        rig.answer(floor: 0, credit: 100)
+        rig.pass(5 * Self.second)
+        #expect(rig.takeSequences().contains(small))
+    }
+
     @Test(arguments: 0..<2)
     func `Short silences and single packets are no standstill`(kind: Int) {
         let rig = StreamRig { $0.silenceNanosecondsMax = 30 * Self.second }

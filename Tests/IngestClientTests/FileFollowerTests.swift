@@ -174,6 +174,19 @@ struct FileFollowerTests {
         #expect(try following.lines() == ["3", "4"])
     }
 
+    @Test func `of a truncated file no byte of what took its place is called lost`() throws {
+        let folder = try TemporaryFolder()
+        let path = try folder.write("log", "1\n22\n")
+        var following = try Following(folder)
+        #expect(try following.lines() == ["1", "22"])
+        // Longer than before, so that the next read is of the middle of it.
+        truncate(path, 0)
+        Self.append(String(repeating: "longer\n", count: 100), to: path)
+        #expect(try following.lines() == Array(repeating: "longer", count: 100))
+        #expect(following.messages.count == 1)
+        #expect(following.messages.first?.contains("behind its byte 5 was not read") == true)
+    }
+
     /// A directory in the place of a file, since a test may run as root, who may read all.
     @Test func `a renamed file that cannot be read is said`() throws {
         let folder = try TemporaryFolder()

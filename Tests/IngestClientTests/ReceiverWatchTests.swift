@@ -99,8 +99,9 @@ struct ReceiverWatchTests {
         let rig = try StreamRig(OpenedSpool(holding: left, from: 5))
         let heartbeat = rig.network.takePackets().first
         #expect(heartbeat?.payload[0] == 5 && heartbeat?.payload[8] == 5)
+        // Nobody knows any more whose directory had acked.
         rig.answer(floor: 0, .rolledBack)
-        #expect(rig.failure == Self.lost(0..<5, .otherDirectory))
+        #expect(rig.failure == Self.lost(0..<5, .lessThanAcked))
     }
 
     @Test(

@@ -119,6 +119,34 @@ struct SpoolDamageTests {
         }
     }
 
+    @Test func `A last file without a whole head is removed only where nothing is behind the head`()
+        throws
+    {
+        for byteCount in [0, 79, 80, 81, 200] {
+            // Of the only file, and of one behind others, whose epoch goes on.
+            let only = SimulatedFileSystem(seed: 3)
+            let name = SpoolFileName(1, endSequence: 0).text
+            try only.create(name).write([UInt8](repeating: 0, count: byteCount), at: 0)
+            let others = try Self.manyFiles()
+            let identity = try SpoolTests.open(others.disk.copy(), epoch: 9).spool.identity
+            let last = try #require(try SpoolTests.names(others).last)
+            others.disk.damage(last) { $0 = [UInt8](repeating: 0, count: byteCount) }
+            if byteCount <= SpoolHeader.byteCount {
+                #expect(try SpoolTests.open(only).packets.isEmpty)
+                #expect(try SpoolTests.open(others, epoch: 9).spool.identity == identity)
+                continue
+            }
+            let error = #expect(throws: ClientError.self) { try SpoolTests.open(only) }
+            #expect(error?.exitCode == 65 && "\(error as Any)".contains(name))
+            #expect(try SpoolTests.names(only) == [name])
+            for _ in 0..<2 {
+                let opened = try SpoolTests.open(others.disk.copy(), epoch: 9)
+                #expect(opened.spool.identity == identity && opened.packets.count == 8)
+                #expect(!opened.left.damage.isEmpty || opened.left.cut != nil)
+            }
+        }
+    }
+
     /// Nine packets, two a file but for the last one.
     private static func manyFiles() throws -> SimulatedFileSystem {
         let files = SimulatedFileSystem(seed: 1)

@@ -275,6 +275,16 @@ import Testing
         #expect(files.disk.contents("aside/a.1") == [2])
     }
 
+    @Test func `a directory in the place of a file is moved aside, having one name alone`() throws {
+        try withTemporaryDirectory { files in
+            _ = try files.subdirectory("0000000001.days.run", create: true)
+            try AsideDirectory(of: files).keep("0000000001.days.run")
+            #expect(try files.names() == ["aside"])
+            let aside = try files.subdirectory("aside", create: false)
+            #expect(try aside.names() == ["0000000001.days.run"])
+        }
+    }
+
     @Test
     func `a file that is kept aside stays there when it goes, once, whatever a power cut undoes`()
         throws

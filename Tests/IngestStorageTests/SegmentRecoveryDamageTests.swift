@@ -23,8 +23,15 @@ import Testing
         for byte in 0..<SegmentHeader.byteCount {
             let files = base.disk.kill()
             files.disk.damage(script.name(0)) { $0[byte] ^= 0x80 }
-            #expect(try recover(files).lost == [])
+            let damaged = files.disk.contents(script.name(0))?.prefix(SegmentHeader.byteCount)
+            let report = try recover(files)
+            #expect(report.lost == [])
             #expect(files.disk.contents(script.name(0)) == expected, "byte \(byte)")
+            let copy = "aside/\(script.name(0)).at-0"
+            #expect(report.segments.first?.aside == [copy])
+            #expect(files.disk.contents(copy) == damaged.map { Array($0) })
+            let line = "segment 1: header or footer was damaged"
+            #expect(report.messages.contains { $0.hasPrefix(line) }, "\(report.messages)")
         }
     }
 

@@ -199,6 +199,7 @@ struct SettingsTests {
         ("{\"udpp\": 1}", "udpp"), ("{\"config\": \"x\"}", "config"), ("{\"udp\": null}", "udp"),
         ("{\"udp\": [\"127.0.0.1:1\"]}", "udp"), ("{\"udp\": {}}", "udp"), ("[]", "JSON"),
         ("", "JSON"), ("{\"udp\": ", "JSON"), ("{} trailing", "JSON"),
+        ("{\"commit-interval-ms\":5,}", "comma"), ("{\"udp\":\"127.0.0.1:0\" , \n}", "comma"),
         ("{\"udp\": \"127.0.0.1:0\", \"udp\" : \"0.0.0.0:0\"}", "udp"),
         ("{\"u\\u0064p\": \"127.0.0.1:0\", \"udp\": \"127.0.0.1:0\"}", "udp"),
     ])
@@ -217,6 +218,13 @@ struct SettingsTests {
         #expect(keys.keys == ["a", "b", "c", "a"])
         #expect(keys.repeated == "a")
         #expect(TopLevelKeys(Data("{\"a".utf8)).keys.isEmpty)
+        #expect(!keys.hasCommaAtEnd && !TopLevelKeys(Data(#"{"a":",}"}"#.utf8)).hasCommaAtEnd)
+    }
+
+    @Test func `a file in UTF-16 is refused`() throws {
+        let bytes = try #require("{\"udp\":\"127.0.0.1:0\"}".data(using: .utf16LittleEndian))
+        let fault = #expect(throws: Fault.self) { try ConfigFile.parse(bytes, path: "/etc/c.json") }
+        #expect(fault?.reason == .configuration && fault?.message.contains("UTF-8") == true)
     }
 
     @Test func `a file that is over a mebibyte is not read to its end`() throws {

@@ -49,14 +49,7 @@ extension ProcessSuite {
             let folder = try filled()
             let name = try #require(folder.files(ending: ".manifest").last)
             let path = "\(folder.data)/\(name)"
-            var bytes = [UInt8](try #require(FileManager.default.contents(atPath: path)))
-            // Version at offset 4, checksum of all before it in the last four bytes.
-            bytes[4] = 2
-            let checksum = Checksum.crc32c(Array(bytes.dropLast(4)))
-            for index in 0..<4 {
-                bytes[bytes.count - 4 + index] = UInt8(truncatingIfNeeded: checksum >> (8 * index))
-            }
-            try Data(bytes).write(to: URL(fileURLWithPath: path))
+            try makeNewer(path)
             let files = folder.files(ending: "")
             expectOneLine(try start(in: folder), code: 65, containing: "newer", path)
             #expect(folder.files(ending: "") == files)
@@ -66,6 +59,31 @@ extension ProcessSuite {
                     ended.code == 65 && ended.errors.contains("use that version"), "\(ended.errors)"
                 )
             }
+        }
+
+        @Test func `rebuild changes nothing in a directory with a mark of a later version`() throws
+        {
+            let folder = try filled()
+            let path = folder.data + "/durable-mark"
+            // The place in it is no part of the sum.
+            try makeNewer(path, without: 16..<24)
+            let files = folder.files(ending: "")
+            let ended = try Reader(folder: folder).run("rebuild")
+            #expect(ended.code == 65 && ended.errors.contains("newer"), "\(ended.errors)")
+            #expect(ended.errors.contains(path) && folder.files(ending: "") == files)
+        }
+
+        /// The version is at offset 4, the checksum of all before it in the last four bytes.
+        private func makeNewer(_ path: String, without range: Range<Int> = 0..<0) throws {
+            var bytes = [UInt8](try #require(FileManager.default.contents(atPath: path)))
+            bytes[4] = 2
+            var summed = Array(bytes.dropLast(4))
+            for index in range { summed[index] = 0 }
+            let checksum = Checksum.crc32c(summed)
+            for index in 0..<4 {
+                bytes[bytes.count - 4 + index] = UInt8(truncatingIfNeeded: checksum >> (8 * index))
+            }
+            try Data(bytes).write(to: URL(fileURLWithPath: path))
         }
 
         @Test(arguments: [false, true])

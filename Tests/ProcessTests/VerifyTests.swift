@@ -120,6 +120,17 @@ extension ProcessSuite {
             ] {
                 #expect(try Self.runWithClosedPipe(arguments, in: folder) == code, "\(arguments)")
             }
+            // Closed by who started it, it takes nothing either.
+            for arguments in [
+                ["rewards"], ["export", "rewards", "--format", "csv", "--out", "-"],
+                ["backup", "--out", "-"],
+            ] {
+                let words = (arguments + data).map { "'\($0)'" }.joined(separator: " ")
+                let program = Programs.path("ingest-reader")
+                let ended = try TestSupport.run(
+                    "/bin/sh", ["-c", "exec '\(program)' \(words) >&-"], in: folder)
+                #expect(ended.code == 74, "\(arguments): \(ended.errors)")
+            }
             #expect(try Self.runOnFullDisk(["rewards"] + data, in: folder) == 74)
             #expect(try Self.runOnFullDisk(["verify"] + data, in: folder) == 74)
             #expect(try Self.runOnFullDisk(["--help"], in: folder) == 74)

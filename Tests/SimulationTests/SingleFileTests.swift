@@ -140,6 +140,22 @@ struct SingleFileTests {
         #expect(refusals.isSubset(of: [".expired.run", ".expired-names.run"]), "\(refusals)")
     }
 
+    @Test("names of expired rows whose page index is damaged stop a start: nothing has them else")
+    func expiredIndex() throws {
+        let base = try filled().files
+        let names = try newest(base).expired.map { $0.names.fileName.text }
+        #expect(!names.isEmpty)
+        for name in names {
+            let files = base.disk.kill()
+            files.disk.damage(name) { $0[$0.count - 1] ^= 1 }
+            let left = try self.names(files)
+            let error = live(files)
+            #expect(error?.exitCode == 65, "\(name): \(error as Any)")
+            #expect("\(error as Any)".contains(name), "\(error as Any)")
+            #expect(try self.names(files.disk.kill()) == left, "\(name)")
+        }
+    }
+
     /// A directory of which a segment that runs cover is damaged.
     private func withDamagedSegment() throws -> (files: SimulatedFileSystem, segment: SealedSegment)
     {

@@ -96,8 +96,16 @@ struct SpoolScan<Files: FileSystem> {
             var headless = found
             headless.missHead(file.path)
             if isLast, record(in: bytes, from: 0, of: headless) == nil {
-                // Its head was never durable: it holds no packet.
-                return try removeUnbegun(name)
+                if bytes.count <= SpoolHeader.byteCount {
+                    // Its head was never durable: it holds no packet.
+                    return try removeUnbegun(name)
+                }
+                // Behind a head that was durable packets may have been, and have been sent.
+                guard headless.last != nil else {
+                    throw .corrupt(
+                        path: file.path, offset: 0,
+                        detail: "the head of this spool file, and no packet behind it is whole")
+                }
             }
             found = headless
         }

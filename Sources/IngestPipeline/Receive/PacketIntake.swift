@@ -270,7 +270,8 @@ extension PacketIntake {
     ) -> PacketResult? {
         var record = record
         record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
-        if shortage != nil {
+        let isBehind = record.kind == RingRecordKind.heartbeat && state?.isDiskBehind == true
+        if shortage != nil || isBehind {
             unsafe noteShed(record, packet)
             return .shed
         }

@@ -230,6 +230,6 @@ extension ReaderError {
     static func missing(_ path: String) -> ReaderError {
         ReaderError(
             kind: .corrupt, what: "missing file named by the manifest", path: path,
-            advice: "restore the file from a copy")
+            advice: advice(onDamaged: path))
     }
 }

@@ -171,7 +171,22 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
+        try checkVersions(in: files, newest)
         return try LogRebuild.all(of: newest, store)
+    }
+
+    /// Nothing is changed in a directory of a later release, also where only what is not made again says so.
+    private func checkVersions(
+        in files: LinuxFileSystem, _ newest: Manifest
+    ) throws(StorageError) {
+        let directory = newest.directory
+        _ = try DurableMarkFile.read(in: files, directory: directory)
+        for case .segment(let number)? in try files.names().map({ FileName($0) })
+        where newest.mayHoldTail(number) {
+            _ = try StorageError.readable { () throws(StorageError) in
+                try SegmentReader(number, directory: directory, in: files)
+            }
+        }
     }
 }
 

@@ -166,7 +166,14 @@ struct ReconcileCommand: ParsableCommand {
 
     func run() throws {
         let input = try Environment.openRegular(file, "give a file of lines")
-        let scratch = try Environment.files(at: Environment.value("TMPDIR") ?? "/tmp")
+        let folder = Environment.value("TMPDIR") ?? "/tmp"
+        let scratch: LinuxFileSystem
+        do { scratch = try LinuxFileSystem(path: folder, create: false) } catch {
+            throw Ending(
+                code: 74,
+                message:
+                    "no directory for temporary files, \(folder), set TMPDIR to one that is there")
+        }
         try output.answer { reader, formatter in
             let reconciler = Reconciler(reader, with: input, days: dates.range, scratch: scratch)
             let found = try reconciler.run()

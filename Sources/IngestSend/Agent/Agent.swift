@@ -68,10 +68,15 @@ struct Agent: ~Copyable {
         inbox.stop()
         var (lines, count): ([UInt8], UInt64) = ([], 0)
         while inbox.take(&lines) {
-            count += UInt64(lines.count { $0 == 0x0A })
+            count += Self.eventCount(lines[...])
             if lines.isEmpty { stop.wait(nanoseconds: Self.pollNanoseconds) }
         }
         return count
+    }
+
+    /// Lines that are not blank: a datagram may end with a newline of its own.
+    private static func eventCount(_ lines: ArraySlice<UInt8>) -> UInt64 {
+        UInt64(lines.split(separator: 0x0A).count { !isBlank($0.span) })
     }
 
     // MARK: Inputs
@@ -104,7 +109,7 @@ struct Agent: ~Copyable {
         var lines: [UInt8] = []
         var (start, lineCount) = (0, 0)
         // Of lines that the spool did not take any more.
-        defer { lostCount += UInt64(lines[min(start, lines.count)...].count { $0 == 0x0A }) }
+        defer { lostCount += Self.eventCount(lines[min(start, lines.count)...]) }
         while inbox.take(&lines) {
             start = 0
             try look(dropCount: inbox.dropCount)

@@ -103,12 +103,22 @@ struct SegmentPlan<Files: FileSystem> {
     mutating func putEndsAside() {
         if intact != nil || survey.path == nil { return }
         let footerOffset = steps.last?.endOffset ?? SegmentLayout.blocksOffset
-        var ends = [min(footerOffset, survey.byteCount)..<survey.byteCount]
-        if survey.header == nil {
-            ends.append(0..<min(UInt64(SegmentHeader.byteCount), survey.byteCount))
-        }
-        for end in ends where !aside.contains(where: end.overlaps) { aside.append(end) }
+        putAside(min(footerOffset, survey.byteCount)..<survey.byteCount)
+        putHeaderAside()
     }
+
+    /// Puts a header aside that cannot be believed.
+    mutating func putHeaderAside() {
+        guard hasDamagedHeader else { return }
+        putAside(0..<min(UInt64(SegmentHeader.byteCount), survey.byteCount))
+    }
+
+    private mutating func putAside(_ range: Range<UInt64>) {
+        if !aside.contains(where: range.overlaps) { aside.append(range) }
+    }
+
+    /// A header was durable before the first block.
+    var hasDamagedHeader: Bool { survey.header == nil && survey.path != nil }
 
     /// Whether nothing of the segment was ever durable: a file that was begun when the crash came.
     var isEmpty: Bool { steps.isEmpty && intact == nil }

@@ -50,8 +50,10 @@ package enum SegmentRecovery {
             files: files, directory: manifest.directory, keys: keys, now: now)
         copy.usesReserve = usesReserve
         let end = plans.lastIndex { !$0.isEmpty }.map { $0 + 1 } ?? 0
-        for plan in plans[..<end] {
-            let segment = try copy.seal(plan, windows: report.windows)
+        for var plan in plans[..<end] {
+            plan.putHeaderAside()
+            var segment = try copy.seal(plan, windows: report.windows)
+            if plan.hasDamagedHeader { segment.repair = .damaged }
             report.windows = segment.file.footer.windows
             report.segments.append(segment)
             report.lastSegment = plan.survey.number

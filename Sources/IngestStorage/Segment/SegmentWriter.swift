@@ -52,8 +52,14 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
                 guard case .notFound = error else { throw error }
             }
         }
+        let file: Files.File
+        do throws(StorageError) { file = try files.create(name) } catch .notFound {
+            throw .corrupt(
+                path: files.path, offset: 0,
+                detail: "the data directory was removed while the daemon ran")
+        }
         var writer = SegmentWriter(
-            header: header, file: try files.create(name), in: files, byteCountMax: byteCountMax)
+            header: header, file: file, in: files, byteCountMax: byteCountMax)
         do {
             try writer.allocate(to: SegmentLayout.blocksOffset)
             try writer.file.write(header.encode(), at: 0)
@@ -193,7 +199,7 @@ package enum SegmentSealer {
     ///   - keys: the names of every key, by ordinal.
     ///   - offset: end of the last block.
     ///   - isAgain: whether the disk refused it before: then it is not rewritten, which needs more than a footer.
-    /// **Errors** As `seal(_:footer:at:)`.
+    /// **Errors** As `seal(_:footer:at:)`; `corrupt` where somebody has removed the file.
     package static func seal<Files: FileSystem>(
         _ footer: SegmentFooter, keys: [RewardKey], at offset: UInt64, isAgain: Bool,
         in files: Files
@@ -201,7 +207,15 @@ package enum SegmentSealer {
         var refusal: StorageError?
         // Another descriptor than the blocks' own will do: they are durable already. It is that of the live segment,
         // also where a rename took effect and said that it did not: no footer is written over rewritten blocks.
-        let file = try files.open(FileName.segment(footer.segment).text, .readWrite)
+        let file: Files.File
+        do throws(StorageError) {
+            file = try files.open(FileName.segment(footer.segment).text, .readWrite)
+        } catch .notFound(let path) {
+            throw .corrupt(
+                path: path, offset: 0,
+                detail:
+                    "this segment was removed while it was written, what was acked of it is lost")
+        }
         if SegmentRewrite<Files>.pays(footer) && !isAgain {
             do {
                 let (footer, trailer) = try SegmentRewrite.run(footer, keys: keys, in: files)

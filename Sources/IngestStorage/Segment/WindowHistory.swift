@@ -77,8 +77,9 @@ struct FooterRepair<Files: FileSystem> {
         guard mayLose || plan.isWhole(entry, lost: lost, upTo: next) else {
             throw .corrupt(
                 path: "\(files.path)/\(name)", offset: 0,
-                detail:
-                    "the footer cannot be read, and header or blocks are not those that were sealed"
+                detail: survey.path == nil
+                    ? "missing file named by the manifest"
+                    : "the footer cannot be read, and header or blocks are not those that were sealed"
             )
         }
         plan.recall(lost)

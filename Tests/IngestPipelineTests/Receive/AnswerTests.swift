@@ -80,6 +80,32 @@ struct AnswerTests {
         #expect(rig.answers.take().count == 2)
     }
 
+    @Test func whereAllBlocksWaitForTheDiskAHeartbeatIsAnsweredAndNotPutBehindThem() throws {
+        let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
+        var header = TestPackets.header(3, kind: .heartbeat)
+        header.flags = PacketHeader.Flags.isAckWanted
+        for waiting in 0...StageLinks.slotCount {
+            sender.send(Heartbeat(base: 0, seen: 0, nonce: UInt64(waiting)).packet(header))
+            try rig.receive(1)
+            let answers = rig.answers.take()
+            #expect(answers.count == (waiting == StageLinks.slotCount ? 1 : 0))
+            try answers.first?.withUnsafeBytes { bytes in
+                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
+                    Issue.record("no ack")
+                    return
+                }
+                let ack = try #require(AckView(header, of: bytes))
+                #expect(ack.status == .busy && ack.echo == .nonce(UInt64(waiting)))
+            }
+            rig.state.willSync()
+        }
+        rig.state.didSync()
+        rig.state.didSync()
+        sender.send(Heartbeat(base: 0, seen: 0, nonce: 99).packet(header))
+        try rig.receive(1)
+        #expect(rig.answers.take().isEmpty)
+    }
+
     @Test func aProbeIsAnsweredAtOnceAndCountedNowhere() throws {
         let (rig, sender) = try ReceiveRig<LinuxDatagramSocket>.loopback()
         rig.state.shortage = .space
