@@ -6,7 +6,7 @@ import IngestFormat
 /// are in flight, which are durable, and which were lost and have to be sent again.
 ///
 /// A pure value: no clock, no socket. Packets `base ..< nextSequence` are held; those below `sentEnd` were
-/// sent at least once. Their bytes are in the spool; without one, here.
+/// sent at least once, or passed over. Their bytes are in the spool; without one, here.
 ///
 /// **Cost** 16 bytes a packet, 40 more from when it is sent until it is final, and without a spool its bytes; an ack looks at
 /// what it calls durable, and where something is missing, at each packet from there on.
@@ -65,7 +65,7 @@ struct SendWindow: ~Copyable {
     private var flights: SequenceArray<Flight>
     /// Without a spool.
     private var packets: SequenceArray<[UInt8]>
-    /// Below it everything was sent at least once.
+    /// Below it everything was sent at least once, or passed over and is lost.
     private(set) var sentEnd: UInt64
     /// Bytes of packets that are held here, and not in a spool.
     private(set) var byteCount = 0
@@ -169,7 +169,11 @@ struct SendWindow: ~Copyable {
         setFlight(sequence) { $0.departure = departure }
         let sendCount = entries[sequence].sendCount + 1
         entries[sequence].sendCount = min(sendCount, 1 << 12)
-        sentEnd = max(sentEnd, sequence + 1)
+        while sentEnd <= sequence {
+            // One that was passed over for its size is as one that was lost.
+            if entries[sentEnd].state == .waiting { markLost(sentEnd) }
+            sentEnd += 1
+        }
         return sendCount > 1
     }
 
@@ -246,26 +250,11 @@ extension SendWindow {
         return earliest
     }
 
-    /// Packets of the range that are held and not acked.
-    func unackedCount(in range: Range<UInt64>) -> UInt64 {
-        UInt64(range.clamped(to: base..<nextSequence).count { !self[$0].isDone })
-    }
-
     /// One that nobody has would keep others from being told of.
     private func leavesTwice(_ sequence: UInt64) -> Bool {
         let sendCount = entries[sequence].sendCount
         if sentEnd - sequence >= Self.manyCount { return sendCount >= Self.sendCountMany }
         return sequence == base && sendCount >= Self.sendCountFirst
-    }
-
-    /// What is held and not acked: the events of it, and the packets.
-    var unacked: (events: UInt64, packets: UInt64) {
-        var (events, packets): (UInt64, UInt64) = (0, 0)
-        for sequence in base..<nextSequence where !entries[sequence].isDone {
-            events += UInt64(entries[sequence].eventCount)
-            packets += 1
-        }
-        return (events, packets)
     }
 
     /// Another receiver has acked nothing yet.
@@ -388,13 +377,17 @@ extension SendWindow {
         var sequence = base
         while sequence < min(sentEnd, end) {
             if entries[sequence].state == .inFlight, isLost(flight(sequence).departure) {
-                entries[sequence].state = .lost
+                markLost(sequence)
                 if entries[sequence].sendCount > 1 { progress.resent.lostCount += 1 }
-                lostFrom = lostCount == 0 ? sequence : min(lostFrom, sequence)
-                lostCount += 1
                 progress.lostCount += 1
             }
             sequence += 1
         }
+    }
+
+    private mutating func markLost(_ sequence: UInt64) {
+        entries[sequence].state = .lost
+        lostFrom = lostCount == 0 ? sequence : min(lostFrom, sequence)
+        lostCount += 1
     }
 }

@@ -360,3 +360,20 @@ package struct SenderStream: ~Copyable {
         spool = nil
     }
 }
+
+extension SendWindow {
+    /// Packets of the range that are held and not acked.
+    func unackedCount(in range: Range<UInt64>) -> UInt64 {
+        UInt64(range.clamped(to: base..<nextSequence).count { !self[$0].isDone })
+    }
+
+    /// What is held and not acked: the events of it, and the packets.
+    var unacked: (events: UInt64, packets: UInt64) {
+        var (events, packets): (UInt64, UInt64) = (0, 0)
+        for sequence in base..<nextSequence where !self[sequence].isDone {
+            events += UInt64(self[sequence].eventCount)
+            packets += 1
+        }
+        return (events, packets)
+    }
+}

@@ -224,6 +224,22 @@ struct AckedDeliveryFaultTests {
         rig.answer(floor: 0, credit: 100)
         rig.pass(5 * Self.second)
         #expect(rig.takeSequences().contains(small))
+        // It passes, and from then on all of its size do; of the large ones each is tried.
+        rig.stream.shrinkPackets()
+        rig.sendPackets(20)
+        let last = rig.nextSequence
+        var sent: Set<UInt64> = []
+        for _ in 0..<200 where sent.count < Int(last) {
+            let passed = (small..<last).filter { sent.contains($0) || $0 == small }
+            let word = passed.reduce(UInt64(0)) { $0 | 1 << $1 }
+            rig.ack(floor: 0, words: [word])
+            rig.pass(Self.second)
+            sent.formUnion(rig.takeSequences())
+            if passed.count == Int(last - small) { break }
+        }
+        #expect(sent.isSuperset(of: small + 1..<last))
+        rig.ack(floor: last)
+        #expect(rig.isDrained)
     }
 
     @Test(arguments: 0..<2)
