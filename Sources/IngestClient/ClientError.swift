@@ -70,7 +70,7 @@ public enum ClientError: Error, Equatable, Sendable {
         case olderCopy
         /// It has another directory, or none of this sender.
         case otherDirectory
-        /// It has less than an earlier start of the sender had heard of, which keeps no note of whose directory that was.
+        /// It has less than an earlier start of the sender had heard of. The spool does not say from which directory.
         case lessThanAcked
     }
 
@@ -125,7 +125,7 @@ extension ClientError {
             case .diskFull(let path, _, _, _): .spool(path: path, .diskFull)
             case .durabilityLost(let path, let call, let errno):
                 .spool(path: path, .durabilityLost(call: call, errno: errno))
-            case .overLimit(let path, let detail):
+            case .overLimit(let path, let detail), .removed(let path, let detail):
                 .spool(path: path, .damaged(offset: 0, detail: detail))
             case .notFound(let path), .missingDirectory(let path), .missingManifest(let path, _),
                 .foreignDirectory(let path, _):
@@ -301,7 +301,8 @@ extension ClientError.LossCause {
 extension ClientError.BlockCause {
     fileprivate var description: String {
         switch self {
-        case .busy: "it is busy, see its log for the cause, and give it more room or less to do"
+        case .busy:
+            "it is busy or its disk is slow, see its log for the cause, and give it more room or less to do"
         case .diskFull: "its disk is full, free space there"
         case .noCredit: "it has no room for more packets, see whether other senders fill it"
         }

@@ -290,7 +290,7 @@ extension SenderStream {
         _ ack: borrowing AckView, _ cause: ClientError.LossCause, now: UInt64
     ) {
         let (floor, end) = (ack.floor, window.ackedEnd)
-        let first = cause == .olderCopy && floor < end ? floor : 0
+        let first = cause != .otherDirectory && floor < end ? floor : 0
         let range = max(first, acks.start)..<max(first, acks.start, end)
         // Of nothing nothing is lost.
         if range.isEmpty { return startOver(now: now) }

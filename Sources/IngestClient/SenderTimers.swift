@@ -77,10 +77,8 @@ struct SenderTimers: Sendable {
     }
 
     mutating func heard(now: UInt64) {
-        let gap = now - min(now, heardAt)
-        if gap >= Self.silenceMin {
-            progressAt = min(now, max(progressAt, waitsSince ?? 0) + gap - Self.silenceMin)
-        }
+        let excess = silenceExcess(now: now)
+        if excess > 0 { progressAt = min(now, max(progressAt, waitsSince ?? 0) + excess) }
         route.found()
         heardAt = now
         hasHeard = true
@@ -140,9 +138,13 @@ struct SenderTimers: Sendable {
     /// How long acks came that told of nothing new, while they could have.
     func stagnation(now: UInt64) -> UInt64 {
         guard let waitsSince else { return 0 }
+        return now - min(now, max(progressAt, waitsSince) + silenceExcess(now: now))
+    }
+
+    /// The part of the time since the last ack in which none could have told of packets.
+    private func silenceExcess(now: UInt64) -> UInt64 {
         let gap = now - min(now, heardAt)
-        let excess = gap - min(gap, Self.silenceMin)
-        return now - min(now, max(progressAt, waitsSince) + excess)
+        return gap - min(gap, Self.silenceMin)
     }
 }
 

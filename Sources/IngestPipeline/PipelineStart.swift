@@ -108,12 +108,9 @@ package struct PipelineStart<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         let attributions = try loadAttributions(bound, of: manifest, in: files)
         let ids = try LoadedIDs(policy, of: manifest, now: now, in: files)
         // No clock is believed that is behind the log: it would take all keys for ones of the future.
-        let keys: (file: SessionKeyFile<Files>?, warning: String?)
-        do {
-            keys = try SessionKeyFile.open(
-                policy.sessions, in: files, directory: manifest.directory,
-                now: max(now, recovery.lastAdmissionTime))
-        } catch { throw .storage(error) }
+        let keys = SessionKeyFile.open(
+            policy.sessions, in: files, directory: manifest.directory,
+            now: max(now, recovery.lastAdmissionTime))
         let sessions = try loadSessions(
             policy.sessions, keys.file?.ring, of: manifest, now: now, in: files)
         let warnings = [ids.warning, keys.warning].compactMap { $0 }

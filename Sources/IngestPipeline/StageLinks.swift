@@ -11,12 +11,12 @@ package struct StageLinks: Sendable {
     /// 2,000,000/s. The newest free slot is taken first, so what is not needed is never touched.
     package static let slotCount = Limits.blockSlotCount
 
-    package let free = StageLink<BlockSlot>(newestFirst: true)
+    package let free: StageLink<BlockSlot>
     package let toSync = StageLink<BlockSlot>()
     package let toCompact = StageLink<BlockSlot>()
     package let toMerge = StageLink<MergeOrder>()
     package let merged = StageLink<MergeResult>()
-    package let state = SharedState()
+    package let state: SharedState
 
     /// What the stages in front must know of those behind them: statements of fact, each written by one
     /// stage. Relaxed but where it is said, because the blocks themselves are ordered by the links.
@@ -29,13 +29,37 @@ package struct StageLinks: Sendable {
         private let clockStep = Atomic<Int64>(0)
         /// 16 bits for each `KeyQuota`.
         private let keysOverQuotas = Atomic<UInt64>(0)
+        private let free: StageLink<BlockSlot>
+        private let awaitsBlock = Atomic(false)
+        private let waitedSince = Atomic<UInt64>(0)
+        /// The shortest time after which a sender misses an answer.
+        private static let stallNanoseconds: UInt64 = 100_000_000
 
-        package init() {}
+        package init(free: StageLink<BlockSlot> = StageLink(newestFirst: true)) {
+            self.free = free
+        }
+
+        /// Whether the commit stage has waited for a free block for so long that it is a stall, and there is still none: it
+        /// takes nothing from the ring, heartbeats neither.
+        package var lacksBlocks: Bool { awaitsBlock.load(ordering: .relaxed) && free.isEmpty }
+        /// Said by the commit stage where it wants a block. **Units** Nanoseconds of its monotonic clock.
+        package func foundNoBlock(at now: UInt64) {
+            let since = waitedSince.load(ordering: .relaxed)
+            if since == 0 {
+                waitedSince.store(max(1, now), ordering: .relaxed)
+            } else if now &- since >= Self.stallNanoseconds {
+                awaitsBlock.store(true, ordering: .relaxed)
+            }
+        }
+        /// Said by the commit stage when it has one.
+        package func foundBlock() {
+            if waitedSince.load(ordering: .relaxed) == 0 { return }
+            waitedSince.store(0, ordering: .relaxed)
+            awaitsBlock.store(false, ordering: .relaxed)
+        }
 
         /// Blocks handed to the sync stage and not yet durable.
         package var syncingCount: Int { syncing.load(ordering: .relaxed) }
-        /// Whether every block waits for the disk, so that the commit stage takes nothing from the ring, heartbeats neither.
-        package var isDiskBehind: Bool { syncingCount >= StageLinks.slotCount }
         /// Said by the commit stage before it hands a block over.
         package func willSync() { syncing.add(1, ordering: .relaxed) }
         /// Said by the sync stage once a block is durable.
@@ -86,7 +110,10 @@ package struct StageLinks: Sendable {
         package func stopMerging() { mergeStopped.store(true, ordering: .relaxed) }
     }
 
-    package init() {}
+    package init() {
+        free = StageLink(newestFirst: true)
+        state = SharedState(free: free)
+    }
 }
 
 /// What one turn of a stage did; the queue's loop goes by it.
@@ -140,6 +167,9 @@ package final class StageLink<Element: Sendable>: Sendable {
             return nil
         }
     }
+
+    /// Whether a `pop` would have to wait.
+    package var isEmpty: Bool { state.withLock { $0.elements.isEmpty } }
 
     /// Whether the link was closed and everything in it has been popped.
     package var isFinished: Bool { state.withLock { $0.isClosed && $0.elements.isEmpty } }

@@ -101,6 +101,9 @@ extension ReaderError {
             self.init(
                 kind: .corrupt, what: "corrupt: over a limit: \(detail)", path: path,
                 advice: Self.advice(onDamaged: path))
+        case .removed(let path, let detail):
+            self.init(
+                kind: .corrupt, what: detail, path: path, advice: Self.advice(onDamaged: path))
         case .newerFormat(let path, let version):
             self.init(
                 kind: .newerFormat, what: "written by a newer version (format \(version))",

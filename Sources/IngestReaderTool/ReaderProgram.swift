@@ -14,7 +14,7 @@ package enum ReaderProgram {
     /// - Parameter sqlite: what writes SQLite files, in the program that is linked with it.
     package static func run(_ arguments: [String], sqlite: SQLiteWriter? = nil) -> Int32 {
         // A reader that went away (`| head`) shows as EPIPE at the write, and is no error.
-        ProcessStart.prepare()
+        ProcessStart.prepare(isAnswer: true)
         do {
             let ordered = Self.subcommandFirst(arguments)
             try Self.requireCommand(ordered)
@@ -64,7 +64,7 @@ package enum ReaderProgram {
             throw Ending(code: 64, message: "no command, command line, see \(name) --help")
         }
         let names = ReaderCommand.configuration.subcommands.map { $0.configuration.commandName }
-        if commonOptions.contains(where: first.hasPrefix) {
+        if commonOptions.contains(where: { first == $0 || first.hasPrefix("\($0)=") }) {
             throw Ending(
                 code: 64, message: "no command behind the options, command line, see \(name) --help"
             )
@@ -105,13 +105,14 @@ package enum ReaderProgram {
             separator: " ")
         if message.hasSuffix(".") { message.removeLast() }
         // The parser takes an id or a number with a dash in front for options.
-        let isDashed = arguments.contains {
+        let isDashed = arguments.prefix { $0 != "--" }.contains {
             $0.hasPrefix("-") && !$0.hasPrefix("--") && !["-", "-h"].contains($0)
         }
         let advice =
             isDashed
-            ? "write --option=-value, or an id that begins with - behind --" : "see \(name) --help"
-        return report(Ending(code: 64, message: "\(message), command line, \(advice)"))
+            ? "; write --option=-value, or an id that begins with - behind --" : ""
+        return report(
+            Ending(code: 64, message: "\(message), command line, see \(name) --help\(advice)"))
     }
 
     static func exitCode(of error: ReaderError) -> Int32 {

@@ -52,12 +52,19 @@ package struct AsideDirectory<Files: FileSystem> {
         if !free.isTaken {
             do throws(StorageError) {
                 try files.link(name, to: free.name, in: aside)
-            } catch .io(_, _, errno: EPERM) {
-                // A directory has one name alone, and is in the way of what takes its place.
+            } catch .io(_, _, errno: EPERM) where isNoFile(name) {
+                // It has one name alone, and is in the way of what takes its place.
                 try files.move(name, to: free.name, in: aside)
+                try files.syncDirectory()
             }
         }
         try aside.syncDirectory()
+    }
+
+    /// Whether something else than a regular file has this name.
+    private func isNoFile(_ name: String) -> Bool {
+        do { _ = try files.open(name, .read) } catch { if case .corrupt = error { return true } }
+        return false
     }
 
     /// Copies a part of a file here, durably; once, however often it is called. 255 stands for each byte that the disk

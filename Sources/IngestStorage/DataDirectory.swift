@@ -45,6 +45,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         // What a killed daemon renamed last may be in memory alone. Nothing is removed on the strength of it before
         // it is durable.
         try files.syncDirectory()
+        try checkVersions(files)
         let store = ManifestStore(files: files)
         let names = try files.names().compactMap { FileName($0) }
         if !names.contains(where: \.isOfDirectory) {
@@ -64,6 +65,25 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
             missingSegments: manifest.sealedSegments(notIn: Set(names)),
             movedAside: leftovers.movedAside, rebuiltAfter: rebuilt,
             losses: losses, lock: lock)
+    }
+
+    /// Nothing is changed in a directory of a later release, also where only a file says so that is read late, or is no part
+    /// of the log. What else may be wrong with these is for who reads them.
+    ///
+    /// **Errors** `newerFormat`.
+    package static func checkVersions(_ files: Files) throws(StorageError) {
+        // The version is looked at before the directory's id.
+        let any = DirectoryID(rawValue: 0)
+        do throws(StorageError) {
+            _ = try DurableMarkFile.read(in: files, directory: any)
+        } catch .newerFormat(let path, let version) {
+            throw .newerFormat(path: path, version: version)
+        } catch {}
+        do throws(StorageError) {
+            _ = try SessionKeyStore(files: files, directory: any).read()
+        } catch .newerFormat(let path, let version) {
+            throw .newerFormat(path: path, version: version)
+        } catch {}
     }
 
     /// Whether there is a log, or a manifest of one.
@@ -130,8 +150,10 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         } catch {
             switch (error, wrong) {
             case (.corrupt, .corrupt):
-                if case .segment? = error.damagedFile { throw error }
-                throw wrong
+                switch error.damagedFile {
+                case .segment?, .run(.expired, _)?, .run(.expiredNames, _)?: throw error
+                default: throw wrong
+                }
             case (.missingManifest, _), (.notFound, _): throw wrong
             default: throw error
             }

@@ -24,6 +24,8 @@ package enum StorageError: Error, Equatable, Sendable {
     case missingManifest(directory: String, fileCount: Int)
     /// The bytes at `offset` are not what was written there.
     case corrupt(path: String, offset: UInt64, detail: String)
+    /// What this process has open is gone: somebody has removed it.
+    case removed(path: String, detail: String)
     /// Written by a later version of the project.
     case newerFormat(path: String, version: UInt32)
     /// A bound of `Limits` or of the caller would be passed.
@@ -42,7 +44,7 @@ package enum StorageError: Error, Equatable, Sendable {
     /// The exit code; the table is in docs/operations.md.
     package var exitCode: Int32 {
         switch self {
-        case .corrupt, .newerFormat: 65
+        case .corrupt, .newerFormat, .removed: 65
         case .notFound, .missingDirectory, .foreignDirectory, .missingManifest: 66
         case .locked: 69
         case .durabilityLost: 71
@@ -79,6 +81,8 @@ extension StorageError: CustomStringConvertible {
                 + "an existing log is not opened as a new directory"
         case .corrupt(let path, let offset, let detail):
             "corrupt: \(detail), \(path) at byte \(offset), restore the file from a copy"
+        case .removed(let path, let detail):
+            "\(detail), \(path), find out what removed it; ingest-reader reconcile tells what to send again"
         case .newerFormat(let path, let version):
             "written by a newer version (format \(version)), \(path), use that version"
         case .overLimit(let path, let detail):

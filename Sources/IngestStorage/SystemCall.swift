@@ -9,15 +9,18 @@ import SystemPackage
 package enum ProcessStart {
     /// A closed pipe shows as EPIPE of a write, a limit on the size of files as EFBIG, and descriptors 0, 1 and 2 are open: one
     /// that the parent closed would be given to the first file or socket, and what is printed would be written into that.
-    package static func prepare() {
+    ///
+    /// - Parameter isAnswer: whether what goes to standard output is what the program is for: then a write into a closed one
+    ///     fails, and is no success.
+    package static func prepare(isAnswer: Bool = false) {
         raiseDescriptorLimit()
         signal(SIGPIPE, SIG_IGN)
         signal(SIGXFSZ, SIG_IGN)
         for descriptor: Int32 in 0...2 where fcntl(descriptor, F_GETFD) == -1 {
             // The lowest free number is given, which is `descriptor`.
-            // A write into what was closed fails: an answer that goes nowhere is no success.
+            let isUnwritable = isAnswer && descriptor == STDOUT_FILENO
             // SAFETY: the path is a constant C string.
-            _ = unsafe Glibc.open("/dev/null", O_RDONLY)
+            _ = unsafe Glibc.open("/dev/null", isUnwritable ? O_RDONLY : O_RDWR)
         }
     }
 }

@@ -22,6 +22,25 @@ struct CommitStageTests {
         #expect(bench.counters.events[.counted] == 3)
     }
 
+    @Test("where no block is free for 100 ms others are told, until there is one")
+    func noFreeBlock() throws {
+        let bench = CommitBench()
+        var taken: [BlockSlot] = []
+        while let slot = bench.links.free.pop(waitNanoseconds: 0) { taken.append(slot) }
+        bench.offerBatch(sequence: 0, [bench.click()])
+        for (milliseconds, isTold) in [(0, false), (99, false), (1, true), (50, true)] {
+            bench.clock.advance(milliseconds: milliseconds)
+            #expect(bench.turn() == nil)
+            #expect(bench.links.state.lacksBlocks == isTold, "\(milliseconds)")
+        }
+        // Also where the commit stage has not come to it yet.
+        bench.links.free.push(taken.removeLast())
+        #expect(!bench.links.state.lacksBlocks)
+        #expect(bench.turn()?.rows.rowCount == 1)
+        let isTold = bench.links.state.lacksBlocks
+        #expect(!isTold)
+    }
+
     @Test("a lone packet is committed at once, the next one with what comes in a commit interval")
     func intervals() throws {
         let bench = CommitBench()

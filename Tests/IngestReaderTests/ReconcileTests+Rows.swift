@@ -244,6 +244,13 @@ extension ReconcileTests {
         #expect(taken([one: 30, ids: 9]) == [one: 20, ids: 4])
         #expect(taken([one: .max, both: .max]) == [one: 20, both: 20])
         #expect(taken([:]).isEmpty && taken([0: 5]) == [0: 0])
+        // Lines that are not compared come first, and take the reason that the others cannot have.
+        for (others, left) in [([both: 20], 20), ([both: 25], 15), ([one: 20], 0), ([one: 90], 0)]
+            as [([LedgerRefusals.Reasons: UInt64], UInt64)]
+        {
+            let shares = refusals.shares(of: [one: 20], after: others)[one] ?? []
+            #expect(shares.reduce(0) { $0 + $1.count } == left, "\(others)")
+        }
         for (_, shares) in refusals.shares(of: [both: 30, one: 20]) {
             #expect(shares.allSatisfy { $0.count <= 20 })
         }

@@ -1,3 +1,4 @@
+import Glibc
 import IngestFormat
 import IngestStorage
 import TestSupport
@@ -63,6 +64,29 @@ import Testing
                 #expect((report.segments[0].torn != nil) == isEvidence)
                 #expect(report.segments[0].aside.isEmpty == !isEvidence)
             }
+        }
+    }
+
+    @Test func `a segment or a directory that was removed meanwhile ends with 65 and says so`()
+        throws
+    {
+        let script = LogScript(blockCounts: [3])
+        let files = try unsealed(script)
+        let (footer, offset) = try script.footer(0)
+        try files.unlink(script.name(0))
+        let refusal = error(of: {
+            _ = try SegmentSealer.seal(footer, keys: [], at: offset, isAgain: false, in: files)
+        })
+        #expect(
+            refusal?.exitCode == 65 && "\(refusal as Any)".contains("removed while it was written"))
+        #expect("\(refusal as Any)".contains(script.name(0)))
+        try withTemporaryDirectory { files in
+            #expect(rmdir(files.path) == 0)
+            let gone = error(of: {
+                _ = try SegmentWriter.create(script.headers[0], byteCountMax: 4096, in: files)
+            })
+            #expect(gone?.exitCode == 65 && "\(gone as Any)".contains("directory was removed"))
+            #expect(mkdir(files.path, 0o700) == 0)
         }
     }
 

@@ -61,16 +61,32 @@ extension ProcessSuite {
             }
         }
 
-        @Test func `rebuild changes nothing in a directory with a mark of a later version`() throws
-        {
+        /// A mark, keys of sessions, and a segment that no manifest has; the place in the mark is no part of its sum.
+        @Test(
+            arguments: [
+                ("durable-mark", 16..<24), ("session-keys", 0..<0), ("0000000002.segment", 0..<0),
+            ] as [(String, Range<Int>)])
+        func `neither a start nor rebuild changes a directory with a file of a later version`(
+            name: String, unsummed: Range<Int>
+        ) throws {
             let folder = try filled()
-            let path = folder.data + "/durable-mark"
-            // The place in it is no part of the sum.
-            try makeNewer(path, without: 16..<24)
+            let path = "\(folder.data)/\(name)"
+            if name.hasSuffix(".segment") {
+                let header = SegmentHeader(
+                    directory: DirectoryID(rawValue: 0), shard: 0,
+                    segment: SegmentNumber(rawValue: 2), createdAt: 1, previousChecksum: 0,
+                    firstName: NameOrdinal(rawValue: 1), firstKey: KeyOrdinal(rawValue: 0),
+                    commitEpoch: 1, origin: DirectoryOrigin())
+                try Data(header.encode()).write(to: URL(fileURLWithPath: path))
+            }
+            try makeNewer(path, without: unsummed)
             let files = folder.files(ending: "")
+            let bytes = FileManager.default.contents(atPath: path)
+            expectOneLine(try start(in: folder), code: 65, containing: "newer", path)
             let ended = try Reader(folder: folder).run("rebuild")
             #expect(ended.code == 65 && ended.errors.contains("newer"), "\(ended.errors)")
             #expect(ended.errors.contains(path) && folder.files(ending: "") == files)
+            #expect(FileManager.default.contents(atPath: path) == bytes)
         }
 
         /// The version is at offset 4, the checksum of all before it in the last four bytes.

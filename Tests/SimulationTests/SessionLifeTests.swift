@@ -97,7 +97,7 @@ struct SessionLifeTests {
         let files = try Self.twoLives(clock, milliseconds: 500_000)
         let manifest = try ManifestStore(files: files).readNewest()
         let now = clock.wallMicroseconds()
-        let keys = try SessionKeyFile.open(in: files, directory: manifest.directory, now: now)
+        let keys = SessionKeyFile.open(in: files, directory: manifest.directory, now: now)
         var rule = SessionRule(SessionPolicy(), keys.file?.ring)
         try LoggedSessions.load(
             into: &rule, SessionPolicy(), of: manifest, now: now, rowCountMax: rowCountMax,
@@ -112,7 +112,7 @@ struct SessionLifeTests {
     func room() throws {
         let files = SimulatedFileSystem(seed: 3)
         let start = SimulatedPacket.start
-        let keys = try SessionKeyFile.open(
+        let keys = SessionKeyFile.open(
             in: files, directory: DirectoryID(rawValue: 1), now: start)
         let ring = try #require(keys.file?.ring)
         var rule = SessionRule(SessionPolicy(timeoutSeconds: 10, keyCountMax: 1_000), ring)

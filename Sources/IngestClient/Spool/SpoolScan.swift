@@ -106,6 +106,12 @@ struct SpoolScan<Files: FileSystem> {
                         path: file.path, offset: 0,
                         detail: "the head of this spool file, and no packet behind it is whole")
                 }
+                let rest = bytes.count - SpoolHeader.byteCount
+                headless.miss(file.path, at: SpoolHeader.byteCount, byteCount: rest)
+                found = headless
+                let end = found.content.packets.end
+                return found.names.append(
+                    SpoolFileName(name.number, endSequence: end, byteCount: bytes.count))
             }
             found = headless
         }

@@ -117,7 +117,9 @@ extension ZonesFileError.Fault: CustomStringConvertible {
         case .tooManyFields: "more than three fields, write businessId IANA/Zone [from=YYYY-MM-DD]"
         case .business: "no business id, write 1 to \(Limits.nameByteCountMax) bytes of UTF-8"
         case .zone: "no zone name, write UTC or an IANA name such as Europe/Berlin"
-        case .date: "no from= with a date from 1970-01-01 to 2262-01-02, write from=YYYY-MM-DD"
+        case .date:
+            "no from= with a date from 1970-01-01 to \(CivilDate.text(Limits.businessDays.upperBound)), "
+                + "write from=YYYY-MM-DD"
         case .repeated: "the same business and date a second time, remove one"
         }
     }

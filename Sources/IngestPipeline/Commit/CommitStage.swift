@@ -299,8 +299,10 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         // While the disk takes nothing all slots are behind it, and for longer than a moment.
         let patience: UInt64 = links.state.shortage == nil ? 1_000_000 : 50_000_000
         guard let free = links.free.pop(waitNanoseconds: mayWait ? patience : 0) else {
+            links.state.foundNoBlock(at: clock.monotonicNanoseconds())
             return false
         }
+        links.state.foundBlock()
         let now = time.now()
         let (context, startsSegment) = cursor.next(
             admissionTime: now.wallMicroseconds, nextName: admission.nextName,

@@ -59,11 +59,10 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
     ///
     /// - Parameter now: µs since 1970.
     /// - Returns: beside the keys what is to be told, if something went wrong: that is no reason not to start.
-    /// **Errors** `newerFormat`: the keys are those of a later release.
     static func open(
         _ policy: SessionPolicy = SessionPolicy(), in files: Files, directory: DirectoryID,
         now: Int64
-    ) throws(StorageError) -> (file: SessionKeyFile?, warning: String?) {
+    ) -> (file: SessionKeyFile?, warning: String?) {
         let store = SessionKeyStore(files: files, directory: directory)
         guard policy.isOn else {
             do { try store.remove() } catch {
@@ -74,7 +73,6 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
         var warning: String?
         let found: SessionKeys?
         do { found = try store.read() } catch {
-            if case .newerFormat = error { throw error }
             warning =
                 "\(error.finding); new keys are made, sessions that were going on begin anew"
             found = nil

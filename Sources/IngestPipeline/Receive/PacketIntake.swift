@@ -192,11 +192,12 @@ extension PacketIntake {
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         guard unsafe Heartbeat(Self.payload(header, of: packet)) != nil else { return .malformed }
-        // One that is shed is answered and is no loss: it brings nothing that is counted.
-        _ = unsafe append(
-            RingRecordHeader(
-                header, kind: RingRecordKind.heartbeat, acksAreTagged: keys != nil, from: buffer),
-            packet)
+        var record = unsafe RingRecordHeader(
+            header, kind: RingRecordKind.heartbeat, acksAreTagged: keys != nil, from: buffer)
+        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
+        // It waits in the ring then, and its sender has to know that somebody is here. One that is shed is answered too.
+        if state?.lacksBlocks == true { unsafe noteShed(record, packet) }
+        _ = unsafe append(record, packet)
         return nil
     }
 
@@ -270,8 +271,7 @@ extension PacketIntake {
     ) -> PacketResult? {
         var record = record
         record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
-        let isBehind = record.kind == RingRecordKind.heartbeat && state?.isDiskBehind == true
-        if shortage != nil || isBehind {
+        if shortage != nil {
             unsafe noteShed(record, packet)
             return .shed
         }

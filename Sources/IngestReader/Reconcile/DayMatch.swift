@@ -196,17 +196,21 @@ final class DayMatch<Scratch: FileSystem> {
         into differences: DifferenceList<Scratch>
     ) throws(ReaderError) {
         try writeIntervals()
-        // Those of days that were not asked for take nothing from the others.
         var counts: [LedgerRefusals.Reasons: UInt64] = [:]
+        var otherCounts = counts
         for part in 0..<Self.partCount where !refusals.isEmpty {
             let known = try readIntervals(in: part)
             try lines.forEach(in: part) { (record) throws(ReaderError) in
                 let reasons = LedgerRefusals.Reasons(truncatingIfNeeded: record[5])
-                guard reasons != 0, days.contains(Self.day(ofLine: record, known)) else { return }
-                counts[reasons, default: 0] += record[3]
+                if reasons == 0 { return }
+                if days.contains(Self.day(ofLine: record, known)) {
+                    counts[reasons, default: 0] += record[3]
+                } else {
+                    otherCounts[reasons, default: 0] += record[3]
+                }
             }
         }
-        var shares = refusals.shares(of: counts)
+        var shares = refusals.shares(of: counts, after: otherCounts)
         for part in 0..<Self.partCount {
             var known = try readIntervals(in: part)
             try lines.forEach(in: part) { (record) throws(ReaderError) in

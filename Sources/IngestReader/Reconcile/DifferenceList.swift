@@ -236,10 +236,14 @@ struct LedgerRefusals {
     /// How many lines are refusals, and for which reasons: as many as there can be in all, by a maximum flow (Edmonds and
     /// Karp) from groups of lines to the reasons that they may have, and on to the outcomes, each bounded by what the ledger has.
     ///
-    /// - Parameter lineCounts: lines, by the reasons that each of them may have.
-    /// **Cost** There are 256 groups at most; a pass over their edges for each pair of a group and a reason, about.
-    func shares(of lineCounts: [Reasons: UInt64]) -> [Reasons: [(reason: Verdict, count: UInt64)]] {
-        let groups = lineCounts.keys.sorted()
+    /// - Parameters:
+    ///   - lineCounts: lines, by the reasons that each of them may have.
+    ///   - others: lines of days that are not compared, which the ledger has too: what can be theirs is not the others'.
+    /// **Cost** 512 groups at most; for each pair of a group and a reason, about, a pass over all pairs of nodes.
+    func shares(
+        of lineCounts: [Reasons: UInt64], after others: [Reasons: UInt64] = [:]
+    ) -> [Reasons: [(reason: Verdict, count: UInt64)]] {
+        let groups = others.sorted { $0.key < $1.key } + lineCounts.sorted { $0.key < $1.key }
         let places = Self.outcomes.indices.flatMap { outcome in
             Self.outcomes[outcome].reasons.map { (reason: $0, outcome: outcome) }
         }
@@ -248,22 +252,25 @@ struct LedgerRefusals {
         let firstOutcome = firstPlace + places.count
         let sink = firstOutcome + Self.outcomes.count
         var flow = MaximumFlow(nodeCount: sink + 1)
-        for (index, group) in groups.enumerated() {
-            flow[source, firstGroup + index] = lineCounts[group] ?? 0
+        for (group, node) in zip(groups, firstGroup...) {
             for (place, at) in zip(places, firstPlace...)
-            where group >> place.reason.rawValue & 1 != 0 {
-                flow[firstGroup + index, at] = lineCounts[group] ?? 0
+            where group.key >> place.reason.rawValue & 1 != 0 {
+                flow[node, at] = group.value
             }
         }
         for (place, at) in zip(places, firstPlace...) {
             flow[at, firstOutcome + place.outcome] = counts[place.reason] ?? 0
         }
         for (outcome, count) in rowless.enumerated() { flow[firstOutcome + outcome, sink] = count }
-        flow.run(from: source, to: sink)
+        // What has flowed may take another way later, and is never taken back.
+        for part in [0..<others.count, others.count..<groups.count] {
+            for index in part { flow[source, firstGroup + index] = groups[index].value }
+            flow.run(from: source, to: sink)
+        }
         var shares: [Reasons: [(reason: Verdict, count: UInt64)]] = [:]
-        for (index, group) in groups.enumerated() {
+        for index in others.count..<groups.count {
             // What has flowed is what can flow back.
-            shares[group] = zip(places, firstPlace...).map { place, at in
+            shares[groups[index].key] = zip(places, firstPlace...).map { place, at in
                 (place.reason, flow[at, firstGroup + index])
             }.filter { $0.count > 0 }
         }

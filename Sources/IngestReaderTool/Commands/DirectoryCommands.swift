@@ -162,6 +162,7 @@ struct RebuildCommand: ParsableCommand {
         }
         let lock = try files.lock(FileName.lock.text)
         defer { withExtendedLifetime(lock) {} }
+        try DataDirectory.checkVersions(files)
         let store = ManifestStore(files: files)
         let newest: Manifest
         do { newest = try store.readNewest(isWhole: false) } catch {
@@ -171,20 +172,16 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
-        try checkVersions(in: files, newest)
+        try checkTail(of: newest, in: files)
         return try LogRebuild.all(of: newest, store)
     }
 
-    /// Nothing is changed in a directory of a later release, also where only what is not made again says so.
-    private func checkVersions(
-        in files: LinuxFileSystem, _ newest: Manifest
-    ) throws(StorageError) {
-        let directory = newest.directory
-        _ = try DurableMarkFile.read(in: files, directory: directory)
+    /// Nothing is changed where a segment that no manifest has is of a later release.
+    private func checkTail(of newest: Manifest, in files: LinuxFileSystem) throws(StorageError) {
         for case .segment(let number)? in try files.names().map({ FileName($0) })
         where newest.mayHoldTail(number) {
             _ = try StorageError.readable { () throws(StorageError) in
-                try SegmentReader(number, directory: directory, in: files)
+                try SegmentReader(number, directory: newest.directory, in: files)
             }
         }
     }

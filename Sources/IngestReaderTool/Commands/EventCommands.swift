@@ -170,9 +170,8 @@ struct ReconcileCommand: ParsableCommand {
         let scratch: LinuxFileSystem
         do { scratch = try LinuxFileSystem(path: folder, create: false) } catch {
             throw Ending(
-                code: 74,
-                message:
-                    "no directory for temporary files, \(folder), set TMPDIR to one that is there")
+                code: error.exitCode,
+                message: "\(error); for temporary files TMPDIR can name another directory")
         }
         try output.answer { reader, formatter in
             let reconciler = Reconciler(reader, with: input, days: dates.range, scratch: scratch)

@@ -79,8 +79,8 @@ struct FileFollower {
         guard let lost = try file.look(now: now) else { return }
         let count = lost.isEmpty ? "" : ", at least \(lost.count) bytes,"
         tell(
-            "\(file.path.debugDescription) was truncated: what was behind its byte \(lost.lowerBound)\(count)"
-                + " was not read and is lost here; where a copy was made it is there (tail -c"
+            "\(file.path.debugDescription) was truncated: what was written behind its byte \(lost.lowerBound)"
+                + " before that\(count) was not read and is lost here; where a copy was made it is there (tail -c"
                 + " +\(lost.lowerBound + 1) COPY); rotate by renaming instead (logrotate without copytruncate)"
         )
     }
@@ -308,8 +308,8 @@ final class FollowedFile {
     func look(now: UInt64) throws(AgentFailure) -> Range<UInt64>? {
         var cutOff: Range<UInt64>?
         if try tail(before: seen.byteCount) != seen.tail {
-            // What has been read since may be of what took its place.
-            cutOff = position..<max(seen.byteCount, position)
+            // What has been read and taken since may be of what took its place.
+            cutOff = min(position, seen.byteCount)..<seen.byteCount
             buffer = LineBuffer(keptByteCount: Self.tailByteCount)
             (readEnd, lineNumber, seen) = (0, 0, (0, 0, []))
         }

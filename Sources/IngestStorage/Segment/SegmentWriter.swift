@@ -41,8 +41,8 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
     ///   - byteCountMax: about how large the segment will get; bounds what is preallocated.
     ///   - isAgain: whether this very segment was begun before, by this process, and refused for a `Shortage`. What
     ///     could not be removed then is removed now.
-    /// **Errors** `alreadyExists`: the number was used before. After a `Shortage` nothing is left behind that a call
-    /// with `isAgain` does not remove.
+    /// **Errors** `alreadyExists`: the number was used before. `removed`: the directory is gone. After a `Shortage` nothing
+    /// is left behind that a call with `isAgain` does not remove.
     package static func create(
         _ header: SegmentHeader, byteCountMax: Int, in files: Files, isAgain: Bool = false
     ) throws(StorageError) -> SegmentWriter {
@@ -54,9 +54,8 @@ package struct SegmentWriter<Files: FileSystem>: ~Copyable {
         }
         let file: Files.File
         do throws(StorageError) { file = try files.create(name) } catch .notFound {
-            throw .corrupt(
-                path: files.path, offset: 0,
-                detail: "the data directory was removed while the daemon ran")
+            throw .removed(
+                path: files.path, detail: "the data directory was removed while the daemon ran")
         }
         var writer = SegmentWriter(
             header: header, file: file, in: files, byteCountMax: byteCountMax)
@@ -199,7 +198,7 @@ package enum SegmentSealer {
     ///   - keys: the names of every key, by ordinal.
     ///   - offset: end of the last block.
     ///   - isAgain: whether the disk refused it before: then it is not rewritten, which needs more than a footer.
-    /// **Errors** As `seal(_:footer:at:)`; `corrupt` where somebody has removed the file.
+    /// **Errors** As `seal(_:footer:at:)`; `removed` where the file is gone.
     package static func seal<Files: FileSystem>(
         _ footer: SegmentFooter, keys: [RewardKey], at offset: UInt64, isAgain: Bool,
         in files: Files
@@ -211,10 +210,10 @@ package enum SegmentSealer {
         do throws(StorageError) {
             file = try files.open(FileName.segment(footer.segment).text, .readWrite)
         } catch .notFound(let path) {
-            throw .corrupt(
-                path: path, offset: 0,
-                detail:
-                    "this segment was removed while it was written, what was acked of it is lost")
+            throw .removed(
+                path: path,
+                detail: "the segment was removed while it was written, what was acked of it is lost"
+            )
         }
         if SegmentRewrite<Files>.pays(footer) && !isAgain {
             do {
