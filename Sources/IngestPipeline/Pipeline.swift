@@ -19,8 +19,8 @@ package final class Pipeline: Sendable {
     private let receiveQueue = StageQueue(name: "ingestd.receive")
     private let commitQueue = StageQueue(name: "ingestd.commit")
     private let syncQueue = StageQueue(name: "ingestd.sync")
-    private let compactQueue = StageQueue(name: "ingestd.compact", yields: true)
-    private let mergeQueue = StageQueue(name: "ingestd.merge", yields: true)
+    private let compactQueue = StageQueue(name: "ingestd.compact")
+    private let mergeQueue = StageQueue(name: "ingestd.merge")
 
     /// Starts the stages over an opened directory.
     ///

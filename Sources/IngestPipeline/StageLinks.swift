@@ -168,7 +168,7 @@ package final class StageLink<Element: Sendable>: Sendable {
         }
     }
 
-    /// Whether a `pop` would have to wait.
+    /// Whether there is no element.
     package var isEmpty: Bool { state.withLock { $0.elements.isEmpty } }
 
     /// Whether the link was closed and everything in it has been popped.

@@ -3,7 +3,6 @@
 
 import CIngestLinux
 import Dispatch
-import Glibc
 import Logging
 import Synchronization
 
@@ -42,16 +41,10 @@ package final class StageQueue: Sendable {
     private let queue: DispatchQueue
     private let running = DispatchGroup()
     private let hasStarted = Atomic(false)
-    private let yields: Bool
-    /// A tenth of a core is left to a thread beside busy ones, and compaction needs so much for 3,000,000 events/s. At
-    /// 1,500,000/s on two cores an ack took 15 and 16 ms without it, 9 and 11 ms with it (p99).
-    private static let niceIncrement: Int32 = 10
 
-    /// - Parameters:
-    ///   - name: the queue's label and, its first 15 bytes, the thread's name while the loop runs.
-    ///   - yields: whether the loop lets others run first where cores are few: nobody waits for what it does.
-    package init(name: String, yields: Bool = false) {
-        (self.name, self.yields) = (name, yields)
+    /// `name` is the queue's label and, its first 15 bytes, the thread's name while the loop runs.
+    package init(name: String) {
+        self.name = name
         queue = DispatchQueue(label: name)
     }
 
@@ -67,12 +60,9 @@ package final class StageQueue: Sendable {
         precondition(!hasStarted.exchange(true, ordering: .relaxed), "a stage queue starts once")
         let parcel = Parcel(stage)
         running.enter()
-        queue.async { [name, stopFlag, running, yields] in
+        queue.async { [name, stopFlag, running] in
             // SAFETY: the string is terminated and lives through the call.
             unsafe name.withCString { unsafe ingest_thread_name($0) }
-            // On Linux the nice value is the thread's own. Dispatch gets it back as it was, where that is allowed.
-            if yields { _ = nice(Self.niceIncrement) }
-            defer { if yields { _ = nice(-Self.niceIncrement) } }
             var stage = parcel.open()
             do throws(Stage.Failure) {
                 try stage.run(stop: stopFlag)

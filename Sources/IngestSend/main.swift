@@ -5,9 +5,6 @@ import Glibc
 import IngestFormat
 import IngestStorage
 
-// Who reads its output may go away, and its events are sent all the same: that shows as EPIPE at a write.
-ProcessStart.prepare()
-
 // Every way out of the program ends here: help and version on standard output, an error as one line on
 // standard error, with the exit code that docs/sending.md lists.
 var arguments = Array(CommandLine.arguments.dropFirst())
@@ -20,6 +17,8 @@ if let first = arguments.first, let command = commands[first] {
     arguments.removeFirst()
     (root, name) = (command, "ingest-send \(first)")
 }
+// Who reads its output may go away, and its events are sent all the same: that shows as EPIPE at a write.
+ProcessStart.prepare(isAnswer: root != IngestSend.self)
 do {
     var command = try root.parseAsRoot(arguments)
     try command.run()

@@ -55,6 +55,7 @@ package struct AsideDirectory<Files: FileSystem> {
             } catch .io(_, _, errno: EPERM) where isNoFile(name) {
                 // It has one name alone, and is in the way of what takes its place.
                 try files.move(name, to: free.name, in: aside)
+                try aside.syncDirectory()
                 try files.syncDirectory()
             }
         }

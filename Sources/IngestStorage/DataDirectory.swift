@@ -74,16 +74,18 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
     package static func checkVersions(_ files: Files) throws(StorageError) {
         // The version is looked at before the directory's id.
         let any = DirectoryID(rawValue: 0)
-        do throws(StorageError) {
+        try onlyNewer { () throws(StorageError) in
             _ = try DurableMarkFile.read(in: files, directory: any)
-        } catch .newerFormat(let path, let version) {
-            throw .newerFormat(path: path, version: version)
-        } catch {}
-        do throws(StorageError) {
+        }
+        try onlyNewer { () throws(StorageError) in
             _ = try SessionKeyStore(files: files, directory: any).read()
-        } catch .newerFormat(let path, let version) {
-            throw .newerFormat(path: path, version: version)
-        } catch {}
+        }
+    }
+
+    private static func onlyNewer(
+        _ body: () throws(StorageError) -> Void
+    ) throws(StorageError) {
+        do { try body() } catch { if case .newerFormat = error { throw error } }
     }
 
     /// Whether there is a log, or a manifest of one.

@@ -129,14 +129,15 @@ package struct SessionKeyStore<Files: FileSystem>: Sendable {
             return nil
         }
         let bytes = try file.readArray(at: 0, byteCount: SessionKeys.byteCount + 1)
+        let keys = try StorageError.decoding(file.path) { () throws(FormatError) in
+            try SessionKeys.decode(bytes, directory: directory)
+        }
         guard bytes.count <= SessionKeys.byteCount else {
             throw .corrupt(
                 path: file.path, offset: UInt64(SessionKeys.byteCount),
                 detail: "bytes behind the end of this file")
         }
-        return try StorageError.decoding(file.path) { () throws(FormatError) in
-            try SessionKeys.decode(bytes, directory: directory)
-        }
+        return keys
     }
 
     /// Writes the keys over those of the file: what was destroyed is not left in blocks that nobody uses.

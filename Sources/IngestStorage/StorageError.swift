@@ -24,7 +24,7 @@ package enum StorageError: Error, Equatable, Sendable {
     case missingManifest(directory: String, fileCount: Int)
     /// The bytes at `offset` are not what was written there.
     case corrupt(path: String, offset: UInt64, detail: String)
-    /// What this process has open is gone: somebody has removed it.
+    /// The directory, or a file in it that this process writes to, is not there any more.
     case removed(path: String, detail: String)
     /// Written by a later version of the project.
     case newerFormat(path: String, version: UInt32)

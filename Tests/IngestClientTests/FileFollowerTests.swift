@@ -102,7 +102,8 @@ struct FileFollowerTests {
         #expect(try following.lines() == [])
         #expect(following.messages.count == 1)
         let first = following.messages.first ?? ""
-        #expect(first.contains("behind its byte 0 before that, at least 18 bytes"), "\(first)")
+        let lost = "behind its byte 0 before the truncation, at least 18 bytes"
+        #expect(first.contains(lost), "\(first)")
         following.now += 2_000_000_000
         let expected = new.split(separator: "\n").map(String.init)
         #expect(try following.lines() == expected)
@@ -112,7 +113,7 @@ struct FileFollowerTests {
         Self.append("end\n", to: path)
         #expect(try following.lines() + following.lines() == ["end"])
         #expect(following.messages.count == 2)
-        let place = "behind its byte \(new.utf8.count) before that, at least 11 bytes"
+        let place = "behind its byte \(new.utf8.count) before the truncation, at least 11 bytes"
         #expect(following.messages.last?.contains(place) == true, "\(following.messages)")
     }
 
@@ -185,7 +186,7 @@ struct FileFollowerTests {
         #expect(try following.lines() == Array(repeating: "longer", count: 100))
         #expect(following.messages.count == 1)
         let first = following.messages.first ?? ""
-        #expect(first.contains("behind its byte 5 before that was not read"), "\(first)")
+        #expect(first.contains("behind its byte 5 before the truncation was not read"), "\(first)")
     }
 
     /// A directory in the place of a file, since a test may run as root, who may read all.

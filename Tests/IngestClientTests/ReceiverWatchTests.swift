@@ -100,8 +100,11 @@ struct ReceiverWatchTests {
         let heartbeat = rig.network.takePackets().first
         #expect(heartbeat?.payload[0] == 5 && heartbeat?.payload[8] == 5)
         // Nobody knows any more whose directory had acked.
-        rig.answer(floor: 0, .rolledBack)
-        #expect(rig.failure == Self.lost(0..<5, .lessThanAcked))
+        for (floor, first) in [(0, 0), (3, 3)] as [(UInt64, UInt64)] {
+            let rig = try StreamRig(OpenedSpool(holding: left, from: 5))
+            rig.answer(floor: floor, .rolledBack)
+            #expect(rig.failure == Self.lost(first..<5, .lessThanAcked))
+        }
     }
 
     @Test(

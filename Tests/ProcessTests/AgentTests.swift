@@ -181,7 +181,7 @@ extension ProcessSuite {
             // Nothing of it was read, unless this test was held up for long.
             let place = try #require(
                 agent.errors.firstMatch(
-                    of: #/behind its byte (\d+) before that, at least (\d+) bytes/#))
+                    of: #/behind its byte (\d+) before the truncation, at least (\d+) bytes/#))
             let (read, lost) = (try #require(Int(place.1)), try #require(Int(place.2)))
             #expect(read + lost == lines.reduce(0) { $0 + $1.utf8.count + 1 })
             let readCount = read == 0 ? 0 : 50

@@ -369,7 +369,10 @@ final class Spool<Files: FileSystem>: PacketSpool {
     }
 
     private func retire(_ state: inout State, below base: UInt64) throws(StorageError) {
-        while state.names.count > 1, let first = state.names.first, first.endSequence <= base {
+        // The next start has to know the epoch from what is left.
+        while let first = state.names.first, first.endSequence <= base,
+            state.names.dropFirst().contains(where: \.isIdentified)
+        {
             do throws(StorageError) {
                 try files.unlink(first.text)
             } catch .notFound {

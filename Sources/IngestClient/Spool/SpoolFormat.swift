@@ -127,6 +127,8 @@ struct SpoolFileName: Sendable {
     let number: UInt64
     var endSequence: UInt64
     var byteCount: Int
+    /// Whether the file says of which epoch it is, by its head or by a packet.
+    var isIdentified = true
 
     init(_ number: UInt64, endSequence: UInt64, byteCount: Int = 0) {
         self.number = number

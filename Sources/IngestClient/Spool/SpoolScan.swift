@@ -109,9 +109,10 @@ struct SpoolScan<Files: FileSystem> {
                 let rest = bytes.count - SpoolHeader.byteCount
                 headless.miss(file.path, at: SpoolHeader.byteCount, byteCount: rest)
                 found = headless
-                let end = found.content.packets.end
-                return found.names.append(
-                    SpoolFileName(name.number, endSequence: end, byteCount: bytes.count))
+                var kept = SpoolFileName(
+                    name.number, endSequence: found.content.packets.end, byteCount: bytes.count)
+                kept.isIdentified = false
+                return found.names.append(kept)
             }
             found = headless
         }

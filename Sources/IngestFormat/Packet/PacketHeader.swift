@@ -61,6 +61,11 @@ package struct PacketHeader: Equatable, Sendable, BitwiseCopyable {
     /// CRC-32C as it stands in the packet; computed by `seal`.
     package private(set) var checksum: UInt32 = 0
 
+    /// Of a heartbeat: whether its sender sends another one where this is not answered.
+    package var isAskedAgain: Bool {
+        flags & (Flags.isAckWanted | Flags.endsEpoch) == Flags.isAckWanted
+    }
+
     package init(
         kind: PacketKind, flags: UInt8 = 0, keyID: UInt16 = 0, sender: SenderID,
         epoch: SenderEpoch, sequence: PacketSequence, payloadByteCount: Int = 0

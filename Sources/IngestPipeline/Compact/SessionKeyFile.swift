@@ -73,6 +73,8 @@ package struct SessionKeyFile<Files: FileSystem>: Sendable {
         var warning: String?
         let found: SessionKeys?
         do { found = try store.read() } catch {
+            // Those of a later release are left alone, also where it was not seen before.
+            if case .newerFormat = error { return (nil, "\(error)") }
             warning =
                 "\(error.finding); new keys are made, sessions that were going on begin anew"
             found = nil

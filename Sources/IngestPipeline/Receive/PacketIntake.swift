@@ -4,11 +4,8 @@ import IngestFormat
 import IngestRing
 import IngestStorage
 
-/// Takes received datagrams apart: checks and decodes each and puts it into the ring, or counts why not.
-/// Owned by the receive queue.
-///
-/// This is the hot loop of receiving; it knows nothing of sockets and clocks, so that it stays concrete
-/// whatever they are.
+/// Takes received datagrams apart: checks and decodes each and puts it into the ring, or counts why not. Owned by the
+/// receive queue. It knows nothing of sockets and clocks, so that it stays concrete whatever they are.
 ///
 /// **Cost** No allocation and no reference counting a packet; see `ingest-bench micro path`.
 struct PacketIntake: ~Copyable {
@@ -192,12 +189,14 @@ extension PacketIntake {
         from buffer: UnsafeMutablePointer<ingest_datagram>
     ) -> PacketResult? {
         guard unsafe Heartbeat(Self.payload(header, of: packet)) != nil else { return .malformed }
-        var record = unsafe RingRecordHeader(
+        let record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.heartbeat, acksAreTagged: keys != nil, from: buffer)
-        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
-        // It waits in the ring then, and its sender has to know that somebody is here. One that is shed is answered too.
-        if state?.lacksBlocks == true { unsafe noteShed(record, packet) }
-        _ = unsafe append(record, packet)
+        // It would wait in the ring, and its sender has to know that somebody is here.
+        if header.isAskedAgain && state?.lacksBlocks == true {
+            unsafe noteShed(record, packet)
+        } else {
+            _ = unsafe append(record, packet)
+        }
         return nil
     }
 
@@ -316,9 +315,8 @@ extension PacketIntake {
         // SAFETY: a framed packet; its kind, which may be none, is not read.
         let header = unsafe PacketHeader.header(packet)
         guard takesAnswer(header) else { return }
-        var record = unsafe RingRecordHeader(
+        let record = unsafe RingRecordHeader(
             header, kind: RingRecordKind.framed, acksAreTagged: keys != nil, from: buffer)
-        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
         unsafe answer(record, .unsupported, packet)
     }
 
@@ -339,6 +337,8 @@ extension PacketIntake {
         _ record: RingRecordHeader, _ status: AckStatus, _ packet: UnsafeRawBufferPointer
     ) {
         guard answers.acks.count < Self.answerCountOfBatchMax else { return }
+        var record = record
+        record.packetByteCount = UInt16(truncatingIfNeeded: packet.count)
         let heartbeat = unsafe Heartbeat(ofPacket: packet)
         let ack = OutgoingAck(
             status, sender: SenderID(rawValue: record.sender),

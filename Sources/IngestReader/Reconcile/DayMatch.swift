@@ -130,6 +130,9 @@ final class DayMatch<Scratch: FileSystem> {
         }
     }
 
+    private typealias LineCounts = (
+        [LedgerRefusals.Reasons: UInt64], [LedgerRefusals.Reasons: UInt64]
+    )
     private static var partCount: Int { 64 }
 
     /// Business, day, first and last time, whether a line has a row on it.
@@ -196,8 +199,7 @@ final class DayMatch<Scratch: FileSystem> {
         into differences: DifferenceList<Scratch>
     ) throws(ReaderError) {
         try writeIntervals()
-        var counts: [LedgerRefusals.Reasons: UInt64] = [:]
-        var otherCounts = counts
+        var (counts, otherCounts): LineCounts = ([:], [:])
         for part in 0..<Self.partCount where !refusals.isEmpty {
             let known = try readIntervals(in: part)
             try lines.forEach(in: part) { (record) throws(ReaderError) in

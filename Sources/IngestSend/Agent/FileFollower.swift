@@ -80,7 +80,7 @@ struct FileFollower {
         let count = lost.isEmpty ? "" : ", at least \(lost.count) bytes,"
         tell(
             "\(file.path.debugDescription) was truncated: what was written behind its byte \(lost.lowerBound)"
-                + " before that\(count) was not read and is lost here; where a copy was made it is there (tail -c"
+                + " before the truncation\(count) was not read and is lost here; where a copy was made it is there (tail -c"
                 + " +\(lost.lowerBound + 1) COPY); rotate by renaming instead (logrotate without copytruncate)"
         )
     }
