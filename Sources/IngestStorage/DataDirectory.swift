@@ -57,6 +57,7 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         var losses: [String] = []
         let (manifest, rebuilt) = try readOrRebuild(store, &losses)
+        try checkTail(of: manifest, in: files)
         var leftovers = Leftovers(store: store, newest: manifest)
         try leftovers.clear(try files.names().compactMap { FileName($0) })
         return DataDirectory(
@@ -79,6 +80,18 @@ package struct DataDirectory<Files: FileSystem>: Sendable {
         }
         try onlyNewer { () throws(StorageError) in
             _ = try SessionKeyStore(files: files, directory: any).read()
+        }
+    }
+
+    /// The same of segments that the manifest does not call sealed.
+    ///
+    /// **Errors** `newerFormat`. **Cost** Opens each of them; there are few.
+    package static func checkTail(of manifest: Manifest, in files: Files) throws(StorageError) {
+        for case .segment(let number)? in try files.names().map({ FileName($0) })
+        where manifest.mayHoldTail(number) {
+            try onlyNewer { () throws(StorageError) in
+                _ = try SegmentReader(number, directory: manifest.directory, in: files)
+            }
         }
     }
 

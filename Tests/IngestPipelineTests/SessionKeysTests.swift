@@ -182,6 +182,23 @@ struct SessionKeysTests {
         #expect(try store.read() != keys)
     }
 
+    @Test("Keys of a later release are not replaced, also where no start has stopped for them")
+    func newer() throws {
+        let files = SimulatedFileSystem(seed: 9)
+        _ = try Self.open(files)
+        let file = try files.open("session-keys", .readWrite)
+        var bytes = try file.readArray(at: 0, byteCount: 128)
+        bytes[4] = 2
+        let checksum = Checksum.crc32c(bytes[..<124])
+        for i in 0..<4 { bytes[124 + i] = UInt8(truncatingIfNeeded: checksum >> UInt32(8 * i)) }
+        // A later version may be longer.
+        bytes.append(7)
+        try file.write(bytes, at: 0)
+        let opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon)
+        #expect(opened.file == nil && opened.warning?.contains("newer version") == true)
+        #expect(try file.readArray(at: 0, byteCount: 256) == bytes)
+    }
+
     @Test(
         "A key whose time is over and that the disk still has is destroyed as soon as that can be")
     func full() throws {

@@ -80,6 +80,8 @@ extension ProcessSuite {
                 try Data(header.encode()).write(to: URL(fileURLWithPath: path))
             }
             try makeNewer(path, without: unsummed)
+            // What a start would remove, if it went on.
+            try Data([1]).write(to: URL(fileURLWithPath: folder.data + "/0000000099.manifest.tmp"))
             let files = folder.files(ending: "")
             let bytes = FileManager.default.contents(atPath: path)
             expectOneLine(try start(in: folder), code: 65, containing: "newer", path)

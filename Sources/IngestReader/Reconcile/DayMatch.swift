@@ -130,9 +130,6 @@ final class DayMatch<Scratch: FileSystem> {
         }
     }
 
-    private typealias LineCounts = (
-        [LedgerRefusals.Reasons: UInt64], [LedgerRefusals.Reasons: UInt64]
-    )
     private static var partCount: Int { 64 }
 
     /// Business, day, first and last time, whether a line has a row on it.
@@ -199,7 +196,8 @@ final class DayMatch<Scratch: FileSystem> {
         into differences: DifferenceList<Scratch>
     ) throws(ReaderError) {
         try writeIntervals()
-        var (counts, otherCounts): LineCounts = ([:], [:])
+        var counts: [LedgerRefusals.Reasons: UInt64] = [:]
+        var otherCounts: [LedgerRefusals.Reasons: UInt64] = [:]
         for part in 0..<Self.partCount where !refusals.isEmpty {
             let known = try readIntervals(in: part)
             try lines.forEach(in: part) { (record) throws(ReaderError) in

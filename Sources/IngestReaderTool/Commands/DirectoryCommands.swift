@@ -172,18 +172,8 @@ struct RebuildCommand: ParsableCommand {
             }
         }
         try store.checkExpired(of: newest)
-        try checkTail(of: newest, in: files)
+        try DataDirectory.checkTail(of: newest, in: files)
         return try LogRebuild.all(of: newest, store)
-    }
-
-    /// Nothing is changed where a segment that no manifest has is of a later release.
-    private func checkTail(of newest: Manifest, in files: LinuxFileSystem) throws(StorageError) {
-        for case .segment(let number)? in try files.names().map({ FileName($0) })
-        where newest.mayHoldTail(number) {
-            _ = try StorageError.readable { () throws(StorageError) in
-                try SegmentReader(number, directory: newest.directory, in: files)
-            }
-        }
     }
 }
 
