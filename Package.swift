@@ -172,8 +172,7 @@ let package = Package(
         .testTarget(name: "IngestRingTests", dependencies: ["IngestRing", "TestSupport"]),
         .testTarget(
             name: "IngestStorageTests",
-            dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"],
-            swiftSettings: optimised),
+            dependencies: ["IngestStorage", "IngestCounting", "IngestFormat", "TestSupport"]),
         .testTarget(
             name: "IngestPipelineTests",
             dependencies: [
@@ -181,38 +180,33 @@ let package = Package(
                 "CIngestLinux",
                 "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
-            ],
-            swiftSettings: optimised),
+            ]),
         .testTarget(
             name: "IngestClientTests",
             dependencies: [
                 "IngestClient", "IngestSend", "IngestBench", "IngestFormat", "IngestKeys",
                 "IngestStorage", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ],
-            swiftSettings: optimised),
+            ]),
         .testTarget(
             name: "IngestReaderTests",
             dependencies: [
                 "IngestReader", "IngestReaderTool", "IngestVerify", "IngestPipeline",
                 "IngestCounting",
                 "IngestStorage", "IngestFormat", "TestSupport", "PipelineTestSupport",
-            ],
-            swiftSettings: optimised),
+            ]),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
                 "IngestPipeline", "IngestReader", "IngestVerify", "IngestStorage", "IngestFormat",
                 "IngestRing", "CIngestLinux", "TestSupport", "PipelineTestSupport",
-            ],
-            swiftSettings: optimised),
+            ]),
         .testTarget(
             name: "IngestdTests",
             dependencies: [
                 "Ingestd", "IngestPipeline", "IngestFormat", "TestSupport", "PipelineTestSupport",
                 .product(name: "Logging", package: "swift-log"),
-            ],
-            swiftSettings: optimised),
+            ]),
         .testTarget(
             name: "ProcessTests",
             dependencies: [
@@ -221,7 +215,6 @@ let package = Package(
                 "IngestRing", "IngestStorage", "TestSupport", "PipelineTestSupport",
             ]),
         .testTarget(
-            name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"],
-            swiftSettings: optimised),
+            name: "TidyTests", dependencies: ["IngestFormat", "IngestRing"]),
     ]
 )

@@ -33,7 +33,7 @@ struct Fingerprints: Sendable {
     }
 }
 
-/// The weights of fingerprints. They are drawn by each `verify`, so that counters that differ, wherever and by whatever,
+/// The weights of fingerprints. They are drawn anew by each process, so that counters that differ, wherever and by whatever,
 /// have the same fingerprint with a chance of about 2^-55, and nobody can make such. The high halves of sums of money
 /// weigh 2^64 as much as the low ones, so that it does not matter where a sum was carried; and columns of later releases
 /// weigh as any other.
@@ -49,6 +49,9 @@ struct Fingerprints: Sendable {
     /// How many products a sum of 128 bits takes.
     static let productCount = 32
 
+    /// Drawn once in a process: who wrote a file cannot have known it.
+    static let drawn = CounterHash()
+
     private let seed = UInt64.random(in: 0...UInt64.max)
     private let factors = (
         UInt64.random(in: 0...UInt64.max) | 1, UInt64.random(in: 0...UInt64.max) | 1
@@ -60,7 +63,7 @@ struct Fingerprints: Sendable {
     /// By attributes: the weights of the columns to which a row adds one; 0 of attributes that no row may have.
     let attributes: [UInt64]
 
-    init() {
+    private init() {
         var columns = (0..<CounterColumnSet.idCount).map { _ in UInt64.random(in: 1..<1 << 56) }
         // 2^64 is 2^3 by the modulus.
         for column in CounterColumn.allCases {

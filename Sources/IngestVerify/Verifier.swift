@@ -122,7 +122,7 @@ struct VerifyRun<Files: FileSystem> {
     let deepByteCountMax: Int?
     let pause: @Sendable () -> Void
     let meter = WorkMeter()
-    let hash = CounterHash()
+    let hash = CounterHash.drawn
 
     init(
         files: Files, workerCount: Int, deepByteCountMax: Int?,

@@ -16,7 +16,7 @@ import Testing
     private typealias Event = (key: UInt32, event: FixtureEvent)
     private typealias Rows = [Key: CounterRow]
 
-    private static let hash = CounterHash()
+    private static let hash = CounterHash.drawn
 
     private static func rows(_ source: RowSource, window: UInt32 = .max) throws -> Rows {
         var rows: Rows = [:]

@@ -26,7 +26,7 @@ private let rightQueue = DispatchQueue(label: "ring-test-right")
 
 /// How often a race is run to see its outcomes. `scripts/race` takes fewer: ThreadSanitizer reports what is not ordered
 /// whether or not it happened at the same time, and is 60 times slower.
-private let runCount = getenv("INGEST_RING_RUNS").flatMap { Int(String(cString: $0)) } ?? 2000
+private let runCount = getenv("INGEST_RING_RUNS").flatMap { Int(String(cString: $0)) } ?? 500
 
 /// Runs a race many times over and gives every outcome that was seen.
 private func outcomes<Outcome: Hashable & Sendable>(of race: () -> Outcome) -> Set<Outcome> {
