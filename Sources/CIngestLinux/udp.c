@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/sock_diag.h>
 #include <linux/udp.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -149,13 +150,17 @@ static void leave_from(const struct local *local, struct msghdr *header, union l
 
 // MARK: Addresses
 
-int ingest_address_resolve(const char *host, uint16_t port, struct ingest_address *address) {
+int ingest_address_resolve(const char *host, uint16_t port, uint32_t number, struct ingest_address *address) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV}, *list;
     char service[8];
     snprintf(service, sizeof service, "%u", port);
     int code = getaddrinfo(host, service, &hints, &list);
     if (code != 0) return code;
-    keep(address, list->ai_addr, list->ai_addrlen);
+    uint32_t count = 0;
+    for (struct addrinfo *each = list; each; each = each->ai_next) count++;
+    struct addrinfo *chosen = list;
+    for (number %= count; number > 0; number--) chosen = chosen->ai_next;
+    keep(address, chosen->ai_addr, chosen->ai_addrlen);
     freeaddrinfo(list);
     return 0;
 }
@@ -163,11 +168,13 @@ int ingest_address_resolve(const char *host, uint16_t port, struct ingest_addres
 const char *ingest_address_error(int code) { return gai_strerror(code); }
 
 void ingest_address_text(const struct ingest_address *address, char *text, size_t capacity) {
-    char host[INET6_ADDRSTRLEN] = "?";
+    char host[INET6_ADDRSTRLEN] = "?", link[IF_NAMESIZE + 1] = "";
     bool is_v6 = generic(address)->sa_family == AF_INET6;
     const void *number = is_v6 ? (const void *)&v6(address)->sin6_addr : &v4(address)->sin_addr;
     if (address->byte_count > 0) inet_ntop(generic(address)->sa_family, number, host, sizeof host);
-    snprintf(text, capacity, is_v6 ? "[%s]:%u" : "%s:%u", host, ingest_address_port(address));
+    // An address of one link is none without the link.
+    if (is_v6 && v6(address)->sin6_scope_id > 0 && if_indextoname(v6(address)->sin6_scope_id, link + 1)) link[0] = '%';
+    snprintf(text, capacity, is_v6 ? "[%s%s]:%u" : "%s%s:%u", host, link, ingest_address_port(address));
 }
 
 uint16_t ingest_address_port(const struct ingest_address *address) {

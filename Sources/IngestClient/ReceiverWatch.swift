@@ -161,7 +161,19 @@ public struct ReceiverProbe: Equatable, Sendable {
     public static func ask(
         _ address: String, sender: UInt64? = nil, key: EventSender.Key? = nil
     ) throws(ClientError) -> ReceiverProbe {
-        let transport = try UDPTransport(address: address)
+        do throws(ClientError) {
+            return try ask(address, number: 0, sender: sender, key: key)
+        } catch {
+            // On another address of the name somebody may listen.
+            guard case .notListening = error else { throw error }
+        }
+        return try ask(address, number: 1, sender: sender, key: key)
+    }
+
+    private static func ask(
+        _ address: String, number: UInt32, sender: UInt64?, key: EventSender.Key?
+    ) throws(ClientError) -> ReceiverProbe {
+        let transport = try UDPTransport(address: address, number: number)
         let identity = SenderIdentity(
             sender: SenderID(rawValue: sender ?? key?.sender ?? .random(in: 1...UInt64.max)),
             epoch: SenderIdentity.epoch(

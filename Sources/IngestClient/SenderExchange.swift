@@ -143,7 +143,7 @@ extension SenderStream {
         }
         timers.networkError = error.orBetter(timers.networkError)
         timers.quieten(now: now)
-        if timers.route.isReconnectDue(now: now, lacksRoute: error.isUnreachable) { reconnect() }
+        if timers.isReconnectDue(now: now, after: error) { reconnect() }
     }
 
     mutating func reconnect() {

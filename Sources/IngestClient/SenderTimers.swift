@@ -141,6 +141,14 @@ struct SenderTimers: Sendable {
         return now - min(now, max(progressAt, waitsSince) + silenceExcess(now: now))
     }
 
+    /// Whether to connect again after an error of the network: there was no route for some seconds, or nobody listens where
+    /// nobody has answered yet, as at one of several addresses of a name.
+    mutating func isReconnectDue(now: UInt64, after error: ClientError) -> Bool {
+        let isDue = route.isReconnectDue(now: now, lacksRoute: error.isUnreachable)
+        if case .notListening = error { return !hasHeard }
+        return isDue
+    }
+
     /// The part of the time since the last ack in which none could have told of packets.
     private func silenceExcess(now: UInt64) -> UInt64 {
         let gap = now - min(now, heardAt)

@@ -20,7 +20,8 @@ package protocol DatagramTransport: AnyObject, Sendable {
     /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
     /// that `isUnreachable` until this has been called again and has found one.
     ///
-    /// It also begins to look the name up again, without waiting: `hasNewAddress` then.
+    /// It also begins to look the name up again, without waiting: `hasNewAddress` then. Each look takes another address of a
+    /// name that has several: nobody may listen on the one, or there may be no way to it.
     func reconnect()
 
     /// Whether the name has another address than the one that is connected to, which `reconnect` takes.
@@ -53,8 +54,12 @@ package final class UDPTransport: DatagramTransport {
     private let resolve: Resolver
     private let route: Mutex<Route>
 
-    /// A name's address. May take as long as the resolver's time limits.
-    package typealias Resolver = @Sendable (HostPort) -> Result<ingest_address, ClientError>
+    /// A name's address; of several that of a number, modulo as many as there are. May take as long as the resolver's time
+    /// limits.
+    package typealias Resolver =
+        @Sendable (HostPort, UInt32) -> Result<
+            ingest_address, ClientError
+        >
 
     private struct Route {
         /// The last that was found; `nil` as long as none was.
@@ -62,24 +67,28 @@ package final class UDPTransport: DatagramTransport {
         /// Found since, and not connected to yet.
         var next: ingest_address?
         var isResolving = false
+        /// Of the last look.
+        var number: UInt32
         /// Why the last look found none.
         var failure: ClientError?
     }
 
     /// Resolves and connects; nothing is sent.
     ///
-    /// - Parameter waitsForName: where the name has no address yet, each `send` throws that until `reconnect` has found one.
+    /// - Parameters:
+    ///   - waitsForName: where the name has no address yet, each `send` throws that until `reconnect` has found one.
+    ///   - number: of the address that is taken first, of a name that has several.
     ///
     /// **Errors** `badAddress`, `unresolved`, `socket`.
     package init(
-        address: String, waitsForName: Bool = false, resolve: Resolver? = nil
+        address: String, waitsForName: Bool = false, number: UInt32 = 0, resolve: Resolver? = nil
     ) throws(ClientError) {
         guard let parts = HostPort(address), parts.port > 0 else { throw .badAddress(address) }
         (self.address, self.parts) = (address, parts)
-        let resolve = resolve ?? { Self.resolve($0, address) }
+        let resolve = resolve ?? { Self.resolve($0, address, number: $1) }
         self.resolve = resolve
-        var first = Route()
-        switch resolve(parts) {
+        var first = Route(number: number)
+        switch resolve(parts, number) {
         case .success(let resolved): first.resolved = resolved
         case .failure(let error):
             guard waitsForName else { throw error }
@@ -129,13 +138,15 @@ package final class UDPTransport: DatagramTransport {
 
     /// On a thread of its own, one at a time.
     private func lookUp() {
-        let begins = route.withLock { route in
-            defer { route.isResolving = true }
-            return !route.isResolving
+        let begun: UInt32? = route.withLock { route in
+            if route.isResolving { return nil }
+            route.isResolving = true
+            route.number &+= 1
+            return route.number
         }
-        guard begins else { return }
+        guard let number = begun else { return }
         DispatchQueue.global().async { [self] in
-            let found = resolve(parts)
+            let found = resolve(parts, number)
             route.withLock { route in
                 route.isResolving = false
                 switch found {
@@ -211,10 +222,10 @@ package final class UDPTransport: DatagramTransport {
     }
 
     static func resolve(
-        _ parts: HostPort, _ address: String
+        _ parts: HostPort, _ address: String, number: UInt32 = 0
     ) -> Result<ingest_address, ClientError> {
         var resolved = ingest_address()
-        let status = unsafe ingest_address_resolve(parts.host, parts.port, &resolved)
+        let status = unsafe ingest_address_resolve(parts.host, parts.port, number, &resolved)
         if status == 0 { return .success(resolved) }
         // SAFETY: the C function returns a constant string for every status.
         let reason = unsafe String(cString: ingest_address_error(status))

@@ -75,6 +75,7 @@ public struct LogPosition: Hashable, Sendable, BitwiseCopyable, Comparable {
     @inlinable public static func < (a: Self, b: Self) -> Bool {
         (a.segment, a.blockCount) < (b.segment, b.blockCount)
     }
+    package var text: String { "segment \(segment.rawValue) block \(blockCount)" }
 }
 
 /// The random identity of a data directory, made once and written in every file of it, so that a file

@@ -190,8 +190,8 @@ package enum Limits {
     package static let refusedDayDistanceMicrosecondsMax: Int64 = 400 * 86_400_000_000
 
     // MARK: Process
-    /// Descriptors that a daemon may have open at least, or it does not start.
-    package static let daemonDescriptorCountMin = 64
+    /// Descriptors that a daemon may have open at least, or it does not start: a merge opens each of its inputs.
+    package static let daemonDescriptorCountMin = level0MergeCountMax + 64
 
     // MARK: Queries
     /// Rows whose counters a listing holds at a time, 100 to 250 bytes each; of more, a range after the other.

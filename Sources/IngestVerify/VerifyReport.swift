@@ -195,7 +195,3 @@ extension StorageError {
         return path.split(separator: "/").last.map(String.init) ?? path
     }
 }
-
-extension LogPosition {
-    var text: String { "segment \(segment.rawValue) block \(blockCount)" }
-}

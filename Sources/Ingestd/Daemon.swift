@@ -303,7 +303,7 @@ final class ProcessSignals {
     private let sources: [any DispatchSourceSignal]
 
     /// What the process needs besides: the signals above are blocked until there is a handler.
-    /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one.
+    /// **Errors** Too few descriptors: what waits for signals needs some too, and would never hear of one; merges need most.
     static func prepare() throws(Fault) {
         let limit = ProcessStart.descriptorCountMax
         if limit < Limits.daemonDescriptorCountMin {

@@ -94,7 +94,7 @@ struct UDPTransportTests {
         _ addresses: [String?]
     ) -> (resolve: UDPTransport.Resolver, count: () -> Int) {
         let looks = LookCount()
-        let resolve: UDPTransport.Resolver = { _ in
+        let resolve: UDPTransport.Resolver = { _, _ in
             let number = looks.next()
             guard let address = addresses[min(number, addresses.count - 1)] else {
                 return .failure(.unresolved(address: "shop:1", reason: "no such name"))
@@ -121,6 +121,27 @@ struct UDPTransportTests {
         transport.reconnect()
         try transport.send(datagram.span, segmentByteCount: 60)
         #expect(new.datagrams(1) == [datagram] && !transport.hasNewAddress)
+    }
+
+    @Test func `Of several addresses each look takes the next`() throws {
+        let receiver = LoopbackSocket()
+        let addresses = ["[::1]:9", "127.0.0.1:\(receiver.port)"]
+        let transport = try UDPTransport(address: "shop:1") { _, number in
+            let address = addresses[Int(number) % 2]
+            return UDPTransport.resolve(HostPort(address)!, address)
+        }
+        transport.reconnect()
+        #expect(eventually { transport.hasNewAddress })
+        transport.reconnect()
+        let datagram = [UInt8](repeating: 7, count: 60)
+        try transport.send(datagram.span, segmentByteCount: 60)
+        #expect(receiver.datagrams(1) == [datagram])
+        #expect(eventually { transport.hasNewAddress })
+        // Of one address each number is that one.
+        for number in [0, 1, 2, .max] as [UInt32] {
+            let found = UDPTransport.resolve(HostPort("[::1]:9")!, "", number: number)
+            #expect((try? found.get()) != nil)
+        }
     }
 
     @Test func `The same address again is no new one, nor is a look that fails`() throws {
@@ -150,7 +171,7 @@ struct UDPTransportTests {
             let (resolve, _) = Self.names([nil, found])
             let unresolved = ClientError.unresolved(address: "shop:1", reason: "no such name")
             #expect(throws: unresolved) {
-                try UDPTransport(address: "shop:1", resolve: { _ in .failure(unresolved) })
+                try UDPTransport(address: "shop:1", resolve: { _, _ in .failure(unresolved) })
             }
             let transport = try UDPTransport(
                 address: "shop:1", waitsForName: true, resolve: resolve)

@@ -61,6 +61,26 @@ struct CardinalityTests {
         #expect(Self.verdicts(of: fourth) == [.counted, .tooOld, .tooEarly, .invalidTraffic])
     }
 
+    @Test(
+        "where all keys are given a new pair is malformed, and gives no name either",
+        arguments: [0, 1])
+    func keysFull(keysLeft: UInt32) throws {
+        var dictionary = NameDictionary()
+        dictionary.reserve(nextName: 5, nextKey: UInt32(Limits.keyCountMax) - keysLeft)
+        let bench = CommitBench(dictionary: dictionary)
+        bench.offerBatch(sequence: 0, [bench.click()])
+        var blocks = bench.turns()
+        bench.clock.advance(milliseconds: 700)
+        blocks += bench.turns()
+        let given = blocks.reduce(0) { $0 + $1.names.count }
+        let rows = blocks.reduce(0) { $0 + $1.rows.rowCount }
+        #expect(given == 2 * Int(keysLeft) && rows == Int(keysLeft))
+        let malformed = blocks.reduce(0) {
+            $0 + ($1.ledger.first?.events[Int(Verdict.malformed.rawValue)] ?? 0)
+        }
+        #expect(malformed == UInt64(1 - keysLeft))
+    }
+
     @Test("a name is known to refused events whatever else it names, as it is after a start")
     func sharedName() throws {
         let bench = CommitBench()

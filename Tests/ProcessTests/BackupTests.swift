@@ -69,6 +69,35 @@ extension ProcessSuite {
             #expect(daemon.stop().code == 0)
         }
 
+        @Test
+        func `what a kill has cut off is not copied, and what lacks durable blocks is refused`()
+            throws
+        {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
+            daemon.kill()
+            let name = try #require(folder.files(ending: ".segment").last)
+            let whole = folder.bytes(name)
+            let end = (try #require(whole.lastIndex { $0 != 0 }) + 4_096) / 4_096 * 4_096
+            var torn = whole
+            torn.replaceSubrange(end..<end + 512, with: whole[4_096..<4_608])
+            try folder.replace(name, torn)
+            let copy = try backup(folder, to: "\(folder.path)/copy")
+            #expect(copy.code == 0, "\(copy.errors)")
+            #expect(
+                try impressions("\(folder.path)/copy", in: folder) == SampleEvents.impressionCount)
+            for damaged in [Array(whole[..<(end - 4_096)]), nil] {
+                if let damaged {
+                    try folder.replace(name, damaged)
+                } else {
+                    try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
+                }
+                let ended = try backup(folder, to: "\(folder.path)/lacks")
+                #expect(ended.code == 65, "\(ended.errors)")
+            }
+        }
+
         @Test func `what is no whole directory is not copied`() throws {
             let folder = try TemporaryFolder()
             #expect(try backup(folder, to: "\(folder.path)/copy").code == 66)

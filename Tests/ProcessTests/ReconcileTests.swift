@@ -72,6 +72,17 @@ extension ProcessSuite {
             }
         }
 
+        @Test func `a segment that is missing is damage of the log, whatever is asked for`() throws
+        {
+            let (reader, file) = try Self.directory()
+            let name = try #require(reader.folder.files(ending: ".segment").first)
+            try FileManager.default.removeItem(atPath: "\(reader.folder.data)/\(name)")
+            for day in ["2100-01-01", "2026-11-20"] {
+                let ended = try reader.run("reconcile", file, "--from", day)
+                #expect(ended.code == 65 && ended.errors.contains(name), "\(ended.errors)")
+            }
+        }
+
         @Test func `the real events reconcile, and a thinned copy lacks what was taken out`() throws
         {
             let folder = try TemporaryFolder()

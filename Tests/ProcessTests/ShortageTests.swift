@@ -90,7 +90,7 @@ extension ProcessSuite {
             let reader = Reader(folder: folder)
             #expect(try reader.status().segments.sealed == lives)
             let daemon = try DaemonProcess(
-                in: folder, under: ["/bin/bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+                in: folder, under: ["/bin/bash", "-c", "ulimit -n 128; exec \"$0\" \"$@\""])
             #expect(daemon.stop().code == 0)
             for command in ["verify", "verify --deep"] {
                 let ended = try run(

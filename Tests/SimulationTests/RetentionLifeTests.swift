@@ -54,6 +54,23 @@ struct RetentionLifeTests {
         #expect(try Verifier.run(files).exitCode == 0)
     }
 
+    @Test("a clock that steps after days in which nothing could expire removes nothing for a day")
+    func aheadAfterQuiet() throws {
+        let clock = clock()
+        let files = SimulatedFileSystem(seed: 5)
+        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5, configure: byAge())
+        for _ in 0..<3 {
+            clock.advance(milliseconds: Self.dayMilliseconds)
+            try pipeline.rest(turns: 70)
+        }
+        clock.jumpWall(milliseconds: 450 * Self.dayMilliseconds)
+        try pipeline.take(0..<120)
+        try pipeline.rest(turns: 3_600)
+        let manifest = try newest(files)
+        #expect(manifest.expired.isEmpty && manifest.sealed.count > 1)
+        try pipeline.stop()
+    }
+
     @Test("a clock that is accepted is believed at once")
     func accepted() throws {
         let clock = clock()

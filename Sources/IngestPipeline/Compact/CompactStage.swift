@@ -238,7 +238,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
             publisher.take(result)
             if let line = result.damageLine { warn(line) }
             refusal = result.refusal
-            endExpiry(result)
+            if !links.state.isMergeStopped { endExpiry(result) }
         }
         var isPublished = false
         if publisher.hasMerged, !rests {

@@ -52,6 +52,11 @@ struct Retention<Clock: IngestClock> {
     /// age: its footer has the windows of the senders.
     mutating func due(in manifest: Manifest) -> ArraySlice<SealedSegment> {
         let now = clock.monotonicNanoseconds()
+        if manifest.sealed.count <= 1, policy.dayCountMax > 0, now >= nextLookNanoseconds {
+            // Nothing can be due, but a step of the clock is one since it was looked at last.
+            _ = wallClock.wallMicroseconds()
+            nextLookNanoseconds = now &+ Self.lookNanoseconds
+        }
         guard manifest.sealed.count > 1, backoff.nanosecondsLeft(at: now) == 0,
             now >= restsUntilNanoseconds
         else { return [] }

@@ -170,6 +170,15 @@ struct CutBlocks<Files: FileSystem> {
         for entry in manifest.sealed { body(try openSealed(entry).footer) }
     }
 
+    /// By which the events of all segments were judged.
+    func policies() throws(ReaderError) -> Set<CountingPolicy> {
+        var policies: Set<CountingPolicy> = []
+        for number in Set(manifest.sealed.map(\.number) + tail.segments) {
+            policies.insert(try open(number).header.policy)
+        }
+        return policies
+    }
+
     private func openSealed(
         _ entry: SealedSegment
     ) throws(ReaderError) -> (reader: SegmentReader<Files>, footer: SegmentFooter) {

@@ -121,15 +121,7 @@ package struct Snapshot<Files: FileSystem>: SnapshotSource {
 
     /// **Cost** A small read a segment.
     package func policies() throws(ReaderError) -> Set<CountingPolicy> {
-        let whole = try ReaderError.reading { () throws(StorageError) in try self.whole() }
-        var policies: Set<CountingPolicy> = []
-        for segment in Set(whole.sealed.map(\.number) + tail.segments) {
-            policies.insert(
-                try ReaderError.reading { () throws(StorageError) in
-                    try SegmentReader(segment, directory: manifest.directory, in: files)
-                }.header.policy)
-        }
-        return policies
+        try CutBlocks(of: self) { _ in true }.policies()
     }
 
     package func totals() throws(ReaderError) -> LogTotals {

@@ -36,7 +36,6 @@ final class Tail<Files: FileSystem>: Sendable {
     /// - Parameters:
     ///   - mark: of `DurableMarkFile`, read before this.
     ///   - names: an empty table of those after the runs.
-    /// **Errors** `corrupt` also where the log ends before the mark.
     init(
         after manifest: Manifest, mark: LogPosition?, in files: Files, names: NameTable
     ) throws(StorageError) {
@@ -63,12 +62,6 @@ final class Tail<Files: FileSystem>: Sendable {
                     detail: "names or keys that were given before")
             }
             next = (block.header.nextName.rawValue, block.header.nextKey.rawValue)
-        }
-        if let mark, position < mark {
-            throw tail.damage
-                ?? .corrupt(
-                    path: files.path, offset: 0,
-                    detail: "the log ends at \(position.text), the durable mark is " + mark.text)
         }
         self.blocks = blocks
         self.position = position
@@ -298,7 +291,5 @@ extension CounterTable {
 }
 
 extension LogPosition {
-    package var text: String { "segment \(segment.rawValue) block \(blockCount)" }
-
     package var cut: Cut { Cut(segment: segment.rawValue, block: blockCount) }
 }

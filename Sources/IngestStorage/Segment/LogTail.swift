@@ -51,7 +51,7 @@ package struct LogTail<Files: FileSystem> {
     /// Everything up to here was given, or is covered by the manifest.
     package private(set) var position: LogPosition
     /// Why the tail ended where it did, if it was not the end of the log.
-    package private(set) var damage: StorageError?
+    private var damage: StorageError?
     private let ahead = ReadBuffer(capacity: 4096)
 
     /// - Parameters:
@@ -72,9 +72,18 @@ package struct LogTail<Files: FileSystem> {
 
     /// The next durable block; `nil` at the end of what is durable now.
     ///
-    /// **Errors** `corrupt` where the log goes on behind something that is no block, and where a segment does
-    /// not continue the one before: beside a daemon the manifest may be out of date, read that again.
+    /// **Errors** `corrupt` where the log goes on behind something that is no block, where a segment does not continue the
+    /// one before, and where the log ends before the mark: beside a daemon the manifest may be out of date, read that again.
     package mutating func next(into buffer: ReadBuffer) throws(StorageError) -> Block? {
+        if let block = try found(into: buffer) { return block }
+        guard let mark, position < mark else { return nil }
+        throw damage
+            ?? .corrupt(
+                path: files.path, offset: 0,
+                detail: "the log ends at \(position.text), the durable mark is \(mark.text)")
+    }
+
+    private mutating func found(into buffer: ReadBuffer) throws(StorageError) -> Block? {
         while true {
             if source == nil, let opened = try open(segment) { try enter(opened) }
             if let block = try step(into: buffer) {

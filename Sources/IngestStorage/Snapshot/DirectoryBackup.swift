@@ -53,7 +53,6 @@ package struct DirectoryBackup<Files: FileSystem> {
             tail[tail.count - 1].byteCount = block.offset + UInt64(block.header.byteCount)
             end = block.end
         }
-        if let damage = blocks.damage { throw damage }
     }
 
     /// Gives all files, one after the other.

@@ -168,7 +168,8 @@ extension Admission {
         // A key is given with a first row that counts, so that it tells whose the reward is.
         if isRepeat(index, packet) { return .conflict }
         // The business first: ordinals are given in this order.
-        guard let place = unsafe known ?? nameSlot(businessHash, business, slot),
+        guard dictionary.hasRoomForKey(newNameCount: known == nil ? 2 : 0),
+            let place = unsafe known ?? nameSlot(businessHash, business, slot),
             let key = unsafe insertKey(
                 event.pointee.pair, rewardHash(ofEvent: index), reward, of: place, slot)
         else { return refuseFull() }
@@ -220,13 +221,22 @@ extension Admission {
         _ pair: PairHash, _ rewardHash: UInt64, _ reward: UnsafeRawBufferPointer,
         of business: NameSlot, _ slot: BlockSlot
     ) -> KeyOrdinal? {
-        guard let reward = unsafe nameSlot(rewardHash, reward, slot) else { return nil }
+        guard dictionary.hasRoomForKey(), let reward = unsafe nameSlot(rewardHash, reward, slot)
+        else { return nil }
         let names = RewardKey(
             reward: dictionary.ordinal(of: reward), business: dictionary.ordinal(of: business))
         guard let key = dictionary.insertKey(pair, of: names) else { return nil }
         dictionary.noteOwner(of: reward, business)
         slot.keys.append(names)
         return key
+    }
+}
+
+extension NameDictionary {
+    /// Whether there is a key left, and so many names: what is asked before a name is given for a key.
+    fileprivate borrowing func hasRoomForKey(newNameCount: Int = 0) -> Bool {
+        Int(nextKey) < Limits.keyCountMax
+            && Int(nextName) + newNameCount <= Limits.nameCountMax + 1
     }
 }
 
