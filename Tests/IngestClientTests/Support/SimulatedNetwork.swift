@@ -34,7 +34,7 @@ final class SimulatedNetwork: DatagramTransport {
             if let failure, count == partCount { throw failure }
             count += 1
             let end = min(bytes.count, start + segmentByteCount)
-            let datagram = (start..<end).map { bytes[$0] }
+            let datagram = bytes.extracting(start..<end).withUnsafeBufferPointer { Array($0) }
             state.withLock { $0.sent.append(datagram) }
             start = end
         }
