@@ -2,6 +2,7 @@ import IngestCounting
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import TestSupport
 
 /// Changes what files say and makes every checksum over it right again, the manifest's too: what only a
@@ -11,6 +12,15 @@ extension LogFixture {
 
     func replace(_ name: FileName, _ bytes: [UInt8]) {
         files.disk.damage(name.text) { $0 = bytes }
+    }
+
+    /// What `verify` says of an altered directory; its files are then what they were.
+    func verify(altering alter: () throws -> Void) throws -> VerifyReport {
+        let good = try fileNames.map { ($0, files.disk.contents($0)!) }
+        try alter()
+        let report = try verify()
+        for (name, bytes) in good { files.disk.damage(name) { $0 = bytes } }
+        return report
     }
 
     /// Changes the newest manifest in place, and the segments that its runs list.

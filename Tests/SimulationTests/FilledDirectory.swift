@@ -5,20 +5,43 @@ import PipelineTestSupport
 import TestSupport
 import Testing
 
+/// A directory that is made once, whatever the number of tests that each damage a copy of it.
+struct FilledOnce: Sendable {
+    private let made: Result<(files: SimulatedFileSystem, nanoseconds: UInt64), any Error>
+
+    init(_ fill: (SimulatedClock) throws -> SimulatedFileSystem) {
+        made = Result {
+            let clock = SimulatedClock(
+                wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+            let begin = clock.monotonicNanoseconds()
+            return (try fill(clock), clock.monotonicNanoseconds() - begin)
+        }
+    }
+
+    /// A copy of it; the clock goes on by as much as making it took.
+    func copy(for clock: SimulatedClock) throws -> SimulatedFileSystem {
+        let (files, nanoseconds) = try made.get()
+        clock.pause(nanoseconds: nanoseconds)
+        return files.disk.copy()
+    }
+}
+
 /// A directory with runs of each table and level 0, to be damaged.
 protocol FilledDirectory {
     var clock: SimulatedClock { get }
 }
 
+private let filledDirectory = FilledOnce { clock in
+    let files = SimulatedFileSystem(seed: 1)
+    var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
+    try pipeline.take(0..<250)
+    try pipeline.rest(turns: 70)
+    try pipeline.stop()
+    return files
+}
+
 extension FilledDirectory {
-    func filled() throws -> SimulatedFileSystem {
-        let files = SimulatedFileSystem(seed: 1)
-        var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
-        try pipeline.take(0..<250)
-        try pipeline.rest(turns: 70)
-        try pipeline.stop()
-        return files.disk.kill()
-    }
+    func filled() throws -> SimulatedFileSystem { try filledDirectory.copy(for: clock) }
 
     func newest(_ files: SimulatedFileSystem) throws -> Manifest {
         try ManifestStore(files: files).readNewest()

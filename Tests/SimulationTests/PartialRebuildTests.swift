@@ -19,19 +19,20 @@ struct PartialRebuildTests {
     }
 
     /// With several runs of each table.
-    private func filled() throws -> SimulatedFileSystem {
+    private static let base = FilledOnce { clock in
         let files = SimulatedFileSystem(seed: 1)
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4)
-        for first in stride(from: 0, to: Self.packetCount, by: 38) {
+        for first in stride(from: 0, to: packetCount, by: 38) {
             try pipeline.take(first..<first + 38)
             try pipeline.rest(turns: 70)
         }
         try pipeline.stop()
-        let left = files.disk.kill()
-        #expect(
-            try newest(left).runs(of: .rewardDays).map(\.span.lastSegment.rawValue) == [16, 24])
-        return left
+        let runs = try ManifestStore(files: files).readNewest().runs(of: .rewardDays)
+        #expect(runs.map(\.span.lastSegment.rawValue) == [16, 24])
+        return files
     }
+
+    private func filled() throws -> SimulatedFileSystem { try Self.base.copy(for: clock) }
 
     /// Of which a segment in the first run has expired, without a footer.
     /// - Parameter isAcross: whether what has expired goes into the second run.

@@ -13,8 +13,15 @@ struct RebuildTests {
     private let clock = SimulatedClock(
         wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
 
-    /// A directory with runs of each table and, by its bytes, expired segments.
-    private func filled(byteCountMax: UInt64 = 9_000) throws -> SimulatedFileSystem {
+    /// Directories with runs of each table and, by their bytes, expired segments: by the limit.
+    private static let bases: [UInt64: FilledOnce] = [
+        0: FilledOnce { try fill($0, byteCountMax: 0) },
+        9_000: FilledOnce { try fill($0, byteCountMax: 9_000) },
+    ]
+
+    private static func fill(
+        _ clock: SimulatedClock, byteCountMax: UInt64
+    ) throws -> SimulatedFileSystem {
         let files = SimulatedFileSystem(seed: 1)
         var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 4) {
             $0.retention = RetentionPolicy(byteCountMax: byteCountMax)
@@ -22,7 +29,11 @@ struct RebuildTests {
         try pipeline.take(0..<400)
         try pipeline.rest(turns: 70)
         try pipeline.stop()
-        return files.disk.kill()
+        return files
+    }
+
+    private func filled(byteCountMax: UInt64 = 9_000) throws -> SimulatedFileSystem {
+        try #require(Self.bases[byteCountMax]).copy(for: clock)
     }
 
     private func expectWhole(_ files: SimulatedFileSystem, _ place: String) throws {
