@@ -50,8 +50,7 @@ struct AckedCrashTests {
     private func run(
         crashing operation: Int, seed: UInt64, isPowerCut: Bool, garbledSectorByteCount: Int = 0
     ) throws -> Bool {
-        let clock = SimulatedClock(
-            wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         var files = SimulatedFileSystem(seed: seed)
         var sender = AckedSender(seed: seed)
         sender.unacked = Set(0..<Self.packetCount)

@@ -11,8 +11,7 @@ import Testing
 /// made again.
 @Suite("Campaigns through lives of a directory")
 struct CampaignLifeTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private struct Key: Hashable {
         let reward, business: String
@@ -71,7 +70,7 @@ struct CampaignLifeTests {
     @Test("merges, restarts and retention change no counter", arguments: [0, 9_000])
     func lives(byteCountMax: UInt64) throws {
         let files = try filled(byteCountMax: byteCountMax)
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         #expect(manifest.expired.isEmpty == (byteCountMax == 0) && !manifest.runs.isEmpty)
         try expectRight(files, 300, "killed")
     }
@@ -79,7 +78,7 @@ struct CampaignLifeTests {
     @Test("runs that are made again have them, byte for byte the same each time")
     func rebuilt() throws {
         let files = try filled(byteCountMax: 9_000)
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         var images: [[[UInt8]?]] = []
         for dropsAll in [false, true] {
             let left = files.disk.kill()

@@ -50,8 +50,7 @@ struct ClockTests {
     func underWay() throws {
         for step in [30 * 24 * Self.hour, -30 * 24 * Self.hour] {
             var files = SimulatedFileSystem(seed: 4)
-            let clock = SimulatedClock(
-                wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+            let clock = SimulatedClock.afterEvents()
             var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 5)
             #expect(pipeline.log.lastAdmissionTime == 0)
             try pipeline.take(0..<20)

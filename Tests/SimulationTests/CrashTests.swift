@@ -46,9 +46,7 @@ struct CrashTests {
         return life
     }
 
-    private func clock() -> SimulatedClock {
-        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-    }
+    private func clock() -> SimulatedClock { SimulatedClock.afterEvents() }
 
     /// A reader of what a crash left, before any start: all counters of some first packets, and no others.
     private func readBeforeStart(_ files: SimulatedFileSystem, crash: Int) throws {
@@ -102,7 +100,7 @@ struct CrashTests {
         #expect(found.counts == ReferenceModel(packetCount: Self.packetCount).counts)
         #expect(try Verifier.run(files).findings.isEmpty)
         // Enough happens for the crashes below to meet it: several segments and generations.
-        let newest = try ManifestStore(files: files).readNewest()
+        let newest = try newest(files)
         #expect(newest.sealed.count >= 3)
         #expect(newest.generation.rawValue >= 4)
     }
@@ -154,7 +152,7 @@ struct CrashTests {
         let buffer = ReadBuffer()
         for name in try files.names() {
             guard case .segment(let number)? = FileName(name),
-                let manifest = try? ManifestStore(files: files).readNewest(),
+                let manifest = try? newest(files),
                 let reader = try? SegmentReader(number, directory: manifest.directory, in: files)
             else { continue }
             var walk = reader.makeWalk()

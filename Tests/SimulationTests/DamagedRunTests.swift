@@ -10,8 +10,7 @@ import Testing
 /// Runs of which a page cannot be believed: headers are looked at by a start, pages by who needs them.
 @Suite("A damaged page of a run is made again from the log")
 struct DamagedRunTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// A directory with runs of each table, and with names of several runs.
     private func filled(byteCountMax: UInt64 = 0) throws -> SimulatedFileSystem {
@@ -25,22 +24,12 @@ struct DamagedRunTests {
         return files.disk.kill()
     }
 
-    private func expectWhole(
-        _ files: SimulatedFileSystem, packetCount: UInt64, _ place: String
-    ) throws {
-        #expect(
-            try DirectoryReading(files).counts == ReferenceModel(packetCount: packetCount).counts,
-            "\(place)")
-        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
-        #expect(findings.isEmpty, "\(place): \(findings.prefix(2))")
-    }
-
     @Test(
         "a flipped bit in any run of a running daemon: once a merge meets it, all is made again",
         arguments: [0, 9_000] as [UInt64])
     func running(byteCountMax: UInt64) throws {
         let base = try filled(byteCountMax: byteCountMax)
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         var met: Set<TableKind> = []
         let runs =
             manifest.runs.map { ($0.table, $0.fileName.text) }
@@ -68,7 +57,7 @@ struct DamagedRunTests {
     @Test("a start that cannot read a page of names makes them again, also without a block of them")
     func start() throws {
         let base = try filled()
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         let first = try #require(manifest.namesRuns.first)
         do {
             let left = base.disk.copy()
@@ -101,7 +90,7 @@ struct DamagedRunTests {
         let segment = try #require(names.filter { $0.hasSuffix(".segment") }.max())
         left.disk.damage(segment) { $0[4096 + 200] ^= 1 }
         var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 6)
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         #expect(!manifest.lost.isEmpty)
         let bad = try #require(manifest.runs(of: .rewardDays).first)
         left.disk.damage(bad.fileName.text) { $0[140] ^= 1 }
@@ -118,7 +107,7 @@ struct DamagedRunTests {
     func withoutFooter() throws {
         let left = try filled()
         var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         let run = try #require(manifest.runs(of: .rewardDays).last)
         left.disk.damage(run.fileName.text) { $0[140] ^= 1 }
         let segment = manifest.sealed[0].number

@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestReader
 import IngestStorage
+import IngestVerify
 import TestSupport
 import Testing
 
@@ -36,4 +37,22 @@ struct DirectoryReading {
             $0 + $1.impressions + $1.clicks + $1.redemptions + $1.notViewable
         }
     }
+}
+
+/// The newest generation.
+func newest(_ files: SimulatedFileSystem) throws -> Manifest {
+    try ManifestStore(files: files).readNewest()
+}
+
+/// Expects the counters of the first packets, and that `verify` finds nothing but notes.
+func expectWhole(
+    _ files: SimulatedFileSystem, packetCount: UInt64, _ place: String = "",
+    _ location: SourceLocation = #_sourceLocation
+) throws {
+    let counts = try DirectoryReading(files).counts
+    #expect(
+        counts == ReferenceModel(packetCount: packetCount).counts, "\(place)",
+        sourceLocation: location)
+    let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
+    #expect(findings.isEmpty, "\(place): \(findings.prefix(3))", sourceLocation: location)
 }

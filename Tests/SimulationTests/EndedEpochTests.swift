@@ -24,8 +24,7 @@ struct EndedEpochTests {
 
     /// - Returns: whether it has crashed.
     private func run(crashing operation: Int, seed: UInt64, isPowerCut: Bool) throws -> Bool {
-        let clock = SimulatedClock(
-            wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         var files = SimulatedFileSystem(seed: seed)
         var sender = EndingSender(seed: seed)
         files.disk.crash(beforeOperation: operation)

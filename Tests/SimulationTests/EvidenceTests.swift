@@ -11,8 +11,7 @@ import Testing
 /// bytes stay, under their name or in `aside/`.
 @Suite("Evidence stays")
 struct EvidenceTests: FilledDirectory {
-    let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    let clock = SimulatedClock.afterEvents()
 
     /// With a lost block, after which runs may have what the log has no more.
     private func withLostBlock() throws -> SimulatedFileSystem {
@@ -182,7 +181,7 @@ struct EvidenceTests: FilledDirectory {
     @Test("a segment that is missing between others is not given up where no manifest is left")
     func gap() throws {
         let base = try filled()
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         let names = try base.names()
         for name in names where name.hasSuffix(".manifest") { try base.unlink(name) }
         for (place, number) in manifest.sealed.map(\.number).dropLast().enumerated() {
@@ -211,7 +210,7 @@ struct EvidenceTests: FilledDirectory {
         try pipeline.take(0..<100)
         try pipeline.stop()
         var left = files.disk.kill()
-        let entry = try ManifestStore(files: left).readNewest().sealed[1]
+        let entry = try newest(left).sealed[1]
         let name = FileName.segment(entry.number).text
         let reader = try SegmentReader(
             entry.number, directory: pipeline.directory.manifest.directory, in: left)
@@ -220,7 +219,7 @@ struct EvidenceTests: FilledDirectory {
         for life in 5...7 as ClosedRange<UInt64> {
             left.disk.damage(name) { $0[$0.count - 20] ^= 1 }
             var again = try SteppedPipeline.open(left, clock: clock, seed: life)
-            let newest = try ManifestStore(files: left).readNewest()
+            let newest = try newest(left)
             #expect(
                 newest.lost.map(\.blockCount) == [first.summary.commitCount]
                     && newest.lost[0].segment == entry.number)

@@ -58,8 +58,7 @@ struct FaultScriptTests {
         private var random: SeededRandom
         private var files: SimulatedFileSystem
         private var sender: AckedSender
-        private var clock = SimulatedClock(
-            wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        private var clock = SimulatedClock.afterEvents()
         /// What was done, for messages.
         private(set) var told: [String] = []
         /// Whether a file of the log itself was damaged.
@@ -239,7 +238,7 @@ struct FaultScriptTests {
 
         /// What is recorded as lost, of segments that have expired too.
         private func lostRanges() throws -> [LostRange] {
-            let manifest = try ManifestStore(files: files).readNewest()
+            let manifest = try newest(files)
             return try manifest.expired.reduce(into: manifest.lost) { lost, entry in
                 lost += try RunReader(entry.run, directory: manifest.directory, in: files)
                     .readExpired().lost

@@ -11,8 +11,7 @@ struct FilledOnce: Sendable {
 
     init(_ fill: (SimulatedClock) throws -> SimulatedFileSystem) {
         made = Result {
-            let clock = SimulatedClock(
-                wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+            let clock = SimulatedClock.afterEvents()
             let begin = clock.monotonicNanoseconds()
             return (try fill(clock), clock.monotonicNanoseconds() - begin)
         }
@@ -42,10 +41,6 @@ private let filledDirectory = FilledOnce { clock in
 
 extension FilledDirectory {
     func filled() throws -> SimulatedFileSystem { try filledDirectory.copy(for: clock) }
-
-    func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
 
     /// With segments that expired without a footer: runs alone have their counters.
     func withExpiredFooter() throws -> SimulatedFileSystem {

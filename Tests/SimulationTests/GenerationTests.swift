@@ -11,8 +11,7 @@ import Testing
 /// readers never notice.
 @Suite("A generation and the tail after it")
 struct GenerationTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private static let eventCount = UInt64(SimulatedPacket.eventCount)
 
@@ -22,14 +21,6 @@ struct GenerationTests {
         try SteppedPipeline.open(files, clock: clock, seed: seed) {
             $0.segmentByteCountMax = segmentByteCountMax
         }
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
-
-    private func model(_ packetCount: UInt64) -> ReferenceModel {
-        ReferenceModel(packetCount: packetCount)
     }
 
     // MARK: What is published
@@ -47,14 +38,16 @@ struct GenerationTests {
             let status = try IngestReader.open(files).status()
             #expect(status.cut == mark?.cut)
             #expect(status.rowCount == (round + 1) * 7 * Self.eventCount)
-            #expect(try DirectoryReading(files).counts == model((round + 1) * 7).counts)
+            #expect(
+                try DirectoryReading(files).counts
+                    == ReferenceModel(packetCount: (round + 1) * 7).counts)
             #expect(try Verifier.run(files).findings.isEmpty)
         }
         try pipeline.stop()
         let end = try newest(files)
         #expect(end.generation.rawValue == 1 && end.sealed.count == 1)
         #expect(end.runs.isEmpty && end.level0.count == 1)
-        #expect(try DirectoryReading(files).counts == model(42).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 42).counts)
     }
 
     @Test("status says the same before the seal and after")
@@ -111,7 +104,9 @@ struct GenerationTests {
             let reading = try DirectoryReading(files)
             let packets = reading.eventCount / Self.eventCount
             #expect(packets >= last)
-            if packets != last { #expect(reading.counts == model(packets).counts) }
+            if packets != last {
+                #expect(reading.counts == ReferenceModel(packetCount: packets).counts)
+            }
             last = packets
             // One that is held on to answers as before, whatever is unlinked.
             #expect(try DirectoryReading(held).counts == heldCounts)
@@ -122,7 +117,7 @@ struct GenerationTests {
         }
         try pipeline.stop()
         #expect(try newest(files).sealed.count > 5)
-        #expect(try DirectoryReading(files).counts == model(120).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 120).counts)
     }
 }
 

@@ -32,8 +32,7 @@ struct JudgesTests {
         let places: [Place]
     }
 
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// Segments that are published, one that is sealed and not published, and one that is open.
     private func written() throws -> Log {
@@ -49,7 +48,7 @@ struct JudgesTests {
             try second.take(20..<50)
         }
         let left = next.disk.kill()
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         return Log(files: left, manifest: manifest, places: try places(left, manifest.directory))
     }
 

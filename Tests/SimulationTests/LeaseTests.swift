@@ -22,7 +22,7 @@ struct LeaseTests {
         try pipeline.take(0..<Self.packetCount)
         try pipeline.rest(turns: 20)
         try pipeline.stop()
-        #expect(try ManifestStore(files: files).readNewest().sealed.count >= 9)
+        #expect(try newest(files).sealed.count >= 9)
         return files
     }
 
@@ -30,7 +30,7 @@ struct LeaseTests {
     private final class Expiry: @unchecked Sendable {
         private var pipeline: SteppedPipeline
         private let clock: SimulatedClock
-        private let files: SimulatedFileSystem
+        let files: SimulatedFileSystem
         private let turnCount: Int
         private let spareByteCount: Int?
         private var openCount = 0
@@ -74,7 +74,6 @@ struct LeaseTests {
         }
 
         func segments() throws -> Int { try files.names().count { $0.hasSuffix(".segment") } }
-        func newest() throws -> Manifest { try ManifestStore(files: files).readNewest() }
     }
 
     @Test("verify finds nothing wrong, wherever it is suspended for five minutes")
@@ -90,7 +89,7 @@ struct LeaseTests {
                 report.rowCount + report.trustedRowCount
                     >= Self.packetCount * UInt64(SimulatedPacket.eventCount), "open \(number)")
             if !expiry.hasRun { break }
-            #expect(try expiry.newest().lastExpired.rawValue >= 8)
+            #expect(try newest(expiry.files).lastExpired.rawValue >= 8)
             number += 1
         }
         #expect(number > 40)
@@ -156,7 +155,7 @@ struct LeaseTests {
         do {
             let reader = try IngestReader.open(expiry.watched)
             try expiry.goOn()
-            #expect(try expiry.segments() >= 9 && expiry.newest().lastExpired.rawValue >= 8)
+            #expect(try expiry.segments() >= 9 && newest(expiry.files).lastExpired.rawValue >= 8)
             #expect(try !reader.rewards().isEmpty)
         }
         try expiry.goOn()

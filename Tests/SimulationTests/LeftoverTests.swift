@@ -11,8 +11,7 @@ import Testing
 /// in `aside/`; the others go.
 @Suite("What was never published")
 struct LeftoverTests: FilledDirectory {
-    let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    let clock = SimulatedClock.afterEvents()
 
     /// Writes the runs of a generation without its manifest.
     private func merge(_ manifest: Manifest, in files: SimulatedFileSystem) throws -> [RunEntry] {

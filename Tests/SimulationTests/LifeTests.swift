@@ -10,8 +10,7 @@ import Testing
 /// A life of a daemon is in the log from its beginning to its end, also if it never had a block.
 @Suite("Lives are recorded when they begin and when they end")
 struct LifeTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private func open(_ files: SimulatedFileSystem) throws -> SteppedPipeline {
         clock.advance(milliseconds: 60_000)

@@ -94,7 +94,7 @@ struct LoadedIDTests {
         try send(0..<120, from: 0, to: &pipeline)
         try pipeline.stop()
         let left = files.disk.kill()
-        let sealed = try ManifestStore(files: left).readNewest().sealed
+        let sealed = try newest(left).sealed
         try #require(sealed.count > 4)
         try damage.apply(to: left, sealed)
         clock.advance(milliseconds: 60_000)
@@ -179,7 +179,7 @@ struct LoadedIDTests {
         }
         try pipeline.stop()
         let left = files.disk.kill()
-        let count = try ManifestStore(files: left).readNewest().sealed.count
+        let count = try newest(left).sealed.count
         try #require(count > 60)
         let opened = left.disk.callCount(.open)
         var identity = SeededRandom(seed: 1)

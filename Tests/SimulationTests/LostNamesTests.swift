@@ -11,8 +11,7 @@ import Testing
 /// else is.
 @Suite("Names that are lost with their segment")
 struct LostNamesTests: FilledDirectory {
-    let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    let clock = SimulatedClock.afterEvents()
 
     /// What is damaged of all names runs, and of the segment.
     enum Damage: CaseIterable {

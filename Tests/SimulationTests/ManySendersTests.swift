@@ -24,7 +24,7 @@ struct ManySendersTests {
             if sender % 512 == 0 { try pipeline.turn() }
         }
         try pipeline.stop()
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         let counts = try manifest.sealed.map { entry in
             try SegmentReader(entry.number, directory: manifest.directory, in: files)
                 .readFooter(of: entry).ledger.count

@@ -11,21 +11,12 @@ import Testing
 /// becomes of the files.
 @Suite("Runs are merged")
 struct MergeTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private func open(
         _ files: SimulatedFileSystem, configure: (inout PipelineConfiguration) -> Void = { _ in }
     ) throws(PipelineError) -> SteppedPipeline {
         try SteppedPipeline.open(files, clock: clock, seed: 9, configure: configure)
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
-
-    private func model(_ packetCount: UInt64) -> ReferenceModel {
-        ReferenceModel(packetCount: packetCount)
     }
 
     @Test("at most eight runs of a table, and behind them the footers of level 0")
@@ -52,7 +43,7 @@ struct MergeTests {
         #expect(seen == ["no runs", "runs", "several runs", "level 0"])
         try pipeline.stop()
         #expect(pipeline.counters.merge[.merges] > 5)
-        #expect(try DirectoryReading(files).counts == model(800).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 800).counts)
         #expect(try Verifier.run(files).findings.isEmpty)
     }
 
@@ -77,12 +68,12 @@ struct MergeTests {
         #expect(pipeline.counters.compact[.segmentsSealed] <= UInt64(full.sealed.count) + 10)
         let reading = try DirectoryReading(files)
         let packets = reading.eventCount / UInt64(SimulatedPacket.eventCount)
-        #expect(reading.counts == model(packets).counts)
+        #expect(reading.counts == ReferenceModel(packetCount: packets).counts)
         pipeline.merges = true
         try pipeline.rest(turns: 20)
         #expect(try newest(files).runs.contains { $0.table == .rewards })
         try pipeline.stop()
-        #expect(try DirectoryReading(files).counts == model(next).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: next).counts)
         #expect(try Verifier.run(files).findings.isEmpty)
     }
 
@@ -99,7 +90,7 @@ struct MergeTests {
         try pipeline.rest(turns: 2)
         try pipeline.stop()
         #expect(pipeline.counters.merge[.merges] == 0)
-        #expect(try DirectoryReading(files).counts == model(next).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: next).counts)
         // The next daemon goes on with it.
         var again = try open(files.disk.kill())
         #expect(again.counters.merge[.merges] == 0, "a start merges nothing")
@@ -110,7 +101,9 @@ struct MergeTests {
             try again.directory.files.names().filter { $0.hasSuffix(".run") })
         #expect(runs == Set((end.runs.map(\.fileName) + end.namesRuns.map(\.fileName)).map(\.text)))
         try again.stop()
-        #expect(try DirectoryReading(again.directory.files).counts == model(next).counts)
+        #expect(
+            try DirectoryReading(again.directory.files).counts
+                == ReferenceModel(packetCount: next).counts)
     }
 
     @Test("money is summed in 128 bits over segments, merges, expiry, starts and a rebuild")
@@ -193,7 +186,7 @@ struct MergeTests {
         let after = try files.names().count { $0.hasSuffix(".run") }
         #expect(after == end.runs.count + end.namesRuns.count && after < before)
         try pipeline.stop()
-        #expect(try DirectoryReading(files).counts == model(200).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 200).counts)
     }
 
     @Test("what manifests take on disk is counted")
@@ -237,6 +230,6 @@ struct MergeTests {
         }
         // Those of its own last minute and of the three manifests before.
         #expect(most < 60)
-        #expect(try DirectoryReading(files).counts == model(200).counts)
+        #expect(try DirectoryReading(files).counts == ReferenceModel(packetCount: 200).counts)
     }
 }

@@ -29,7 +29,7 @@ struct OtherRewardTests {
         "a business never has more rewards than its limit and one for all others, whatever ends the daemon",
         arguments: 1...4)
     func limit(seed: UInt64) throws {
-        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         var files = SimulatedFileSystem(seed: seed)
         var sequence: UInt64 = 0
         for life in 0..<4 as Range<UInt64> {

@@ -11,12 +11,7 @@ import Testing
 @Suite("Runs are made again beside sound ones")
 struct PartialRebuildTests {
     private static let packetCount: UInt64 = 380
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
+    private let clock = SimulatedClock.afterEvents()
 
     /// With several runs of each table.
     private static let base = FilledOnce { clock in
@@ -27,7 +22,7 @@ struct PartialRebuildTests {
             try pipeline.rest(turns: 70)
         }
         try pipeline.stop()
-        let runs = try ManifestStore(files: files).readNewest().runs(of: .rewardDays)
+        let runs = try newest(files).runs(of: .rewardDays)
         #expect(runs.map(\.span.lastSegment.rawValue) == [16, 24])
         return files
     }

@@ -10,8 +10,7 @@ import Testing
 /// Counter tables that are made again from footers: by a start that misses one, and when asked for.
 @Suite("Counter tables are made again")
 struct RebuildTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// Directories with runs of each table and, by their bytes, expired segments: by the limit.
     private static let bases: [UInt64: FilledOnce] = [
@@ -36,20 +35,12 @@ struct RebuildTests {
         try #require(Self.bases[byteCountMax]).copy(for: clock)
     }
 
-    private func expectWhole(_ files: SimulatedFileSystem, _ place: String) throws {
-        #expect(
-            try DirectoryReading(files).counts == ReferenceModel(packetCount: 400).counts,
-            "\(place)")
-        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
-        #expect(findings.isEmpty, "\(place): \(findings.prefix(2))")
-    }
-
     @Test(
         "a start makes again what it misses or cannot read, of reward-days, or else all, and says so"
     )
     func start() throws {
         let files = try filled()
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         #expect(!manifest.expired.isEmpty && manifest.sealed.count > 1)
         #expect(Set(manifest.runs.map(\.table)).count == 3)
         for (index, run) in manifest.runs.enumerated() {
@@ -61,13 +52,13 @@ struct RebuildTests {
             }
             var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
             #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
-            let made = try ManifestStore(files: left).readNewest().runs
+            let made = try newest(left).runs
             let beside = manifest.runs.filter { $0.span == run.span }
             #expect(made.map(\.span) == manifest.runs.map(\.span))
             #expect(
                 Set(made).intersection(manifest.runs)
                     == Set(manifest.runs).subtracting(run.table == .rewardDays ? beside : [run]))
-            try expectWhole(left, run.fileName.text)
+            try expectWhole(left, packetCount: 400, run.fileName.text)
             try pipeline.take(400..<410)
             try pipeline.stop()
             #expect(
@@ -80,7 +71,7 @@ struct RebuildTests {
     )
     func unpublished() throws {
         let base = try filled(byteCountMax: 0)
-        let before = try ManifestStore(files: base).readNewest()
+        let before = try newest(base)
         let run = try #require(before.runs(of: .rewardDays).first).fileName.text
         // Sealed, and not published.
         let sealed = base.disk.kill()
@@ -90,7 +81,7 @@ struct RebuildTests {
             }
             try pipeline.take(400..<460)
         }
-        #expect(try ManifestStore(files: sealed).readNewest().cut == before.cut)
+        #expect(try newest(sealed).cut == before.cut)
         // An expired run that no manifest names.
         let orphaned = base.disk.kill()
         var merge = ExpiredMerge(for: before, in: orphaned)
@@ -102,10 +93,7 @@ struct RebuildTests {
             var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 6)
             #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
             try pipeline.stop()
-            let model = ReferenceModel(packetCount: UInt64(packetCount))
-            #expect(try DirectoryReading(files).counts == model.counts)
-            let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
-            #expect(findings.isEmpty, "\(findings.prefix(2))")
+            try expectWhole(files, packetCount: UInt64(packetCount))
         }
     }
 
@@ -115,7 +103,7 @@ struct RebuildTests {
         var images: [[String: [UInt8]]] = []
         for dropsAll in [false, true] {
             let left = base.disk.kill()
-            let manifest = try ManifestStore(files: left).readNewest()
+            let manifest = try newest(left)
             if dropsAll { for run in manifest.runs { try left.unlink(run.fileName.text) } }
             let made = try LogRebuild.run(ManifestStore(files: left), after: manifest).manifest
             var image: [String: [UInt8]] = [:]
@@ -123,7 +111,7 @@ struct RebuildTests {
                 image[run.fileName.text] = left.disk.contents(run.fileName.text)
             }
             images.append(image)
-            try expectWhole(left, "all dropped: \(dropsAll)")
+            try expectWhole(left, packetCount: 400, "all dropped: \(dropsAll)")
         }
         #expect(images[0].count == 3 && images[0] == images[1])
     }
@@ -133,7 +121,7 @@ struct RebuildTests {
         arguments: [0, 9_000] as [UInt64])
     func damagedFooter(byteCountMax: UInt64) throws {
         let base = try filled(byteCountMax: byteCountMax)
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         let segment = FileName.segment(manifest.sealed[0].number).text
         #expect(manifest.sealed[0].number <= manifest.mergedEnd.segment)
         let blocks = try SegmentReader(
@@ -171,11 +159,11 @@ struct RebuildTests {
                             == hasBadBlock, "\(place)")
                 }
                 guard hasBadBlock else {
-                    try expectWhole(left, place)
+                    try expectWhole(left, packetCount: 400, place)
                     continue
                 }
                 let whole = ReferenceModel(packetCount: 400)
-                let lost = try ManifestStore(files: left).readNewest().lost
+                let lost = try newest(left).lost
                 let reading = try DirectoryReading(left)
                 #expect(
                     reading.eventCount == whole.eventCount - UInt64(blocks[0].summary.rowCount),
@@ -184,7 +172,7 @@ struct RebuildTests {
                 let known = Set(whole.counts.keys)
                 #expect(known.isSuperset(of: reading.counts.keys), "\(place)")
                 #expect(
-                    try ManifestStore(files: left).readNewest().namesRuns.first
+                    try newest(left).namesRuns.first
                         == manifest.namesRuns.first, "\(place)")
                 #expect(lost.map(\.rowCount) == [UInt64(blocks[0].summary.rowCount)], "\(place)")
                 #expect(try Verifier.run(left).exitCode == 65, "\(place)")
@@ -219,7 +207,7 @@ struct RebuildTests {
     @Test("where a segment is missing too, nothing is made, and the start says what is wrong")
     func withoutFooter() throws {
         let left = try filled()
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         let run = try #require(
             manifest.runs.first { $0.span.contains(manifest.sealed[0].number) }
         ).fileName.text
@@ -232,7 +220,7 @@ struct RebuildTests {
         var failure: PipelineError?
         do { _ = try SteppedPipeline.open(left, clock: clock, seed: 5) } catch { failure = error }
         #expect(failure?.exitCode == 65 && failure.map { "\($0)".contains(run) } == true)
-        #expect(try ManifestStore(files: left).readNewest() == manifest)
+        #expect(try newest(left) == manifest)
     }
 
     @Test(
@@ -240,7 +228,7 @@ struct RebuildTests {
         arguments: [0, 9_000] as [UInt64])
     func everything(byteCountMax: UInt64) throws {
         let base = try filled(byteCountMax: byteCountMax)
-        let before = try ManifestStore(files: base).readNewest()
+        let before = try newest(base)
         let hasExpired = !before.expired.isEmpty
         #expect(hasExpired == (byteCountMax > 0))
         var images: [[String: [UInt8]]] = []
@@ -252,13 +240,13 @@ struct RebuildTests {
             { try left.unlink(name) }
             var pipeline = try SteppedPipeline.open(left, clock: clock, seed: seed)
             #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
-            let made = try ManifestStore(files: left).readNewest()
+            let made = try newest(left)
             #expect(made.directory == before.directory && made.origin == before.origin)
             #expect(made.sealed == before.sealed && made.expired == before.expired)
             #expect(made.shard == before.shard && made.lost == before.lost)
             #expect(made.idsCompleteSince == before.idsCompleteSince)
             #expect(made.runs.count == 3 && made.namesRuns.count == 1)
-            try expectWhole(left, "expired: \(hasExpired)")
+            try expectWhole(left, packetCount: 400, "expired: \(hasExpired)")
             var image: [String: [UInt8]] = [:]
             for name in made.runs.map(\.fileName.text) + made.namesRuns.map(\.fileName.text) {
                 image[name] = left.disk.contents(name)
@@ -275,7 +263,7 @@ struct RebuildTests {
     @Test("a names run that is gone is made again; a manifest that cannot be read too")
     func names() throws {
         let base = try filled(byteCountMax: 0)
-        let before = try ManifestStore(files: base).readNewest()
+        let before = try newest(base)
         let manifest = FileName.manifest(before.generation).text
         for name in before.namesRuns.map(\.fileName.text) + [manifest] {
             let left = base.disk.kill()
@@ -283,7 +271,7 @@ struct RebuildTests {
             let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 5)
             #expect(pipeline.directory.warnings.contains { $0.hasPrefix("derived files rebuilt") })
             _ = consume pipeline
-            try expectWhole(left, name)
+            try expectWhole(left, packetCount: 400, name)
         }
     }
 
@@ -296,7 +284,7 @@ struct RebuildTests {
         try pipeline.take(0..<100)
         try pipeline.stop()
         let base = files.disk.kill()
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         #expect(manifest.runs.isEmpty && manifest.level0.count > 2)
         for entry in manifest.level0 {
             let name = FileName.segment(entry.number).text
@@ -310,8 +298,7 @@ struct RebuildTests {
                 }
                 let damaged = left.disk.contents(name)
                 var again = try SteppedPipeline.open(left, clock: clock, seed: 5)
-                let newest = try ManifestStore(files: left).readNewest()
-                let lost = newest.lost.reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
+                let lost = try newest(left).lost.reduce(UInt64(0)) { $0 + UInt64($1.blockCount) }
                 #expect(lost == (fault == 2 ? UInt64(entry.blockCount) : 0))
                 let reading = try DirectoryReading(left)
                 #expect(
@@ -342,7 +329,7 @@ struct RebuildTests {
                 // Its counters are merged like any other's.
                 try again.take(100..<400)
                 try again.rest(turns: 20)
-                #expect(try !ManifestStore(files: left).readNewest().runs.isEmpty)
+                #expect(try !newest(left).runs.isEmpty)
                 try again.stop()
             }
         }
@@ -352,7 +339,7 @@ struct RebuildTests {
         "without a manifest and the first expired run nothing is made, and nothing is removed")
     func withoutExpired() throws {
         let base = try filled()
-        let before = try ManifestStore(files: base).readNewest()
+        let before = try newest(base)
         let first = try #require(before.expired.first).run.fileName.text
         for name in try base.names() where name.hasSuffix(".manifest") { try base.unlink(name) }
         for damages in [false, true] {
@@ -375,9 +362,9 @@ struct RebuildTests {
     @Test("a crash before any operation of it leaves a directory that opens, with the same sums")
     func crash() throws {
         let whole = try filled(byteCountMax: 0)
-        #expect(try ManifestStore(files: whole).readNewest().sealed.count > Limits.level0MergeCount)
+        #expect(try newest(whole).sealed.count > Limits.level0MergeCount)
         let name = try #require(
-            try ManifestStore(files: whole).readNewest().runs.first { $0.table == .days }
+            try newest(whole).runs.first { $0.table == .days }
         )
         .fileName.text
         try whole.unlink(name)
@@ -391,7 +378,7 @@ struct RebuildTests {
             _ = try? SteppedPipeline.open(files, clock: clock, seed: 5)
             let left = files.disk.powerCut(seed: UInt64(operation))
             _ = try SteppedPipeline.open(left, clock: clock, seed: 6)
-            try expectWhole(left, "operation \(operation - start)")
+            try expectWhole(left, packetCount: 400, "operation \(operation - start)")
         }
     }
 }

@@ -12,8 +12,7 @@ import Testing
 /// by itself, hold up no other, go on when it can, and end when it is told to.
 @Suite("One kind of file is refused while the log goes on")
 struct RefusedPartTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private func open(
         _ files: SimulatedFileSystem,
@@ -23,16 +22,6 @@ struct RefusedPartTests {
             $0.unpublishedSegmentCountMax = 8
             configure(&$0)
         }
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
-
-    private func expectAll(_ files: SimulatedFileSystem, _ packetCount: UInt64) throws {
-        #expect(
-            try DirectoryReading(files).counts == ReferenceModel(packetCount: packetCount).counts)
-        #expect(try Verifier.run(files).findings.filter { $0.kind != .note }.isEmpty)
     }
 
     /// Runs of rewards are written by merges alone.
@@ -88,7 +77,7 @@ struct RefusedPartTests {
         #expect(try newest(files).hasRoomForSegments)
         #expect(pipeline.told.count("snapshot publish resumed after ") == 1)
         try pipeline.stop()
-        try expectAll(files, next)
+        try expectWhole(files, packetCount: next)
     }
 
     @Test("merges: a stop publishes all the same, and so does the next one")
@@ -100,7 +89,7 @@ struct RefusedPartTests {
         try pipeline.stop()
         let last = try newest(files)
         #expect(last.level0.count > Limits.level0CountMax)
-        try expectAll(files, next)
+        try expectWhole(files, packetCount: next)
         let left = files.disk.kill()
         var second = try open(left)
         #expect(second.counters.merge[.merges] == 0, "a start merges nothing")
@@ -108,14 +97,14 @@ struct RefusedPartTests {
         #expect(try newest(left).cut == last.cut)
         try second.stop()
         #expect(try newest(left).cut > last.cut)
-        try expectAll(left, next)
+        try expectWhole(left, packetCount: next)
         // Its successor can merge.
         let after = left.disk.kill()
         var third = try open(after)
         try third.rest(turns: 20)
         #expect(try newest(after).hasRoomForSegments)
         try third.stop()
-        try expectAll(after, next)
+        try expectWhole(after, packetCount: next)
     }
 
     @Test("a crash with a full level 0 is recovered without a merge")
@@ -131,7 +120,7 @@ struct RefusedPartTests {
         #expect(try newest(left).hasRoomForSegments)
         let events = try DirectoryReading(left).eventCount
         try again.stop()
-        try expectAll(left, events / UInt64(SimulatedPacket.eventCount))
+        try expectWhole(left, packetCount: events / UInt64(SimulatedPacket.eventCount))
     }
 
     @Test("a merge that the disk has no room for is not begun, and tried again every few seconds")
@@ -166,7 +155,7 @@ struct RefusedPartTests {
         #expect(pipeline.counters.merge[.merges] > 0)
         files.disk.limit(byteCount: 1 << 40)
         try pipeline.stop()
-        try expectAll(files, next)
+        try expectWhole(files, packetCount: next)
     }
 
     @Test(
@@ -289,7 +278,7 @@ struct RefusedPartTests {
         try pipeline.rest(turns: 5)
         #expect(pipeline.told.count("snapshot publish resumed after ") == 1)
         try pipeline.stop()
-        try expectAll(files, next)
+        try expectWhole(files, packetCount: next)
         let end = try newest(files)
         let named = Set((end.runs.map(\.fileName) + end.namesRuns.map(\.fileName)).map(\.text))
         #expect(try named.isSubset(of: files.names()))

@@ -10,9 +10,7 @@ import Testing
 /// Event ids that come again: under another sequence, over restarts and crashes, and after they were forgotten.
 @Suite("Repeated ids")
 struct RepeatTests {
-    private func clock() -> SimulatedClock {
-        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-    }
+    private func clock() -> SimulatedClock { SimulatedClock.afterEvents() }
 
     /// Offers packets whose events have ids, under sequences from `first` on.
     private func send(
@@ -204,7 +202,7 @@ struct RepeatTests {
             try pipeline.turn()
         }
         try pipeline.stop()
-        #expect(try ManifestStore(files: files).readNewest().lastExpired.rawValue > 0)
+        #expect(try newest(files).lastExpired.rawValue > 0)
         #expect(try Verifier.run(files).findings.filter { $0.kind != .note }.isEmpty)
     }
 }

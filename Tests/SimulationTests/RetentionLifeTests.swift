@@ -11,13 +11,7 @@ import Testing
 struct RetentionLifeTests {
     private static let dayMilliseconds = 86_400_000
 
-    private func clock() -> SimulatedClock {
-        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
+    private func clock() -> SimulatedClock { SimulatedClock.afterEvents() }
 
     private func byAge(accepts: Bool = false) -> @Sendable (inout PipelineConfiguration) -> Void {
         { $0.retention = RetentionPolicy(dayCountMax: 30, acceptsClock: accepts) }

@@ -16,13 +16,7 @@ struct RetentionTests {
     private static let dayMilliseconds = 86_400_000
     private static let eventCount = UInt64(SimulatedPacket.eventCount)
 
-    private func clock() -> SimulatedClock {
-        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
-    }
+    private func clock() -> SimulatedClock { SimulatedClock.afterEvents() }
 
     private func segments(_ files: SimulatedFileSystem) throws -> [SegmentNumber] {
         try files.names().compactMap {

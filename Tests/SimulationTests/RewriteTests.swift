@@ -11,8 +11,7 @@ import Testing
 @Suite("Rewritten segments")
 struct RewriteTests {
     private static let packetCount: UInt64 = 240
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// One live segment of small blocks.
     private func live(_ files: SimulatedFileSystem) throws -> SteppedPipeline {
@@ -33,7 +32,7 @@ struct RewriteTests {
     }
 
     private func footer(_ files: SimulatedFileSystem) throws -> SegmentFooter {
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         let entry = try #require(manifest.sealed.first)
         return try SegmentReader(entry.number, directory: manifest.directory, in: files)
             .readFooter(of: entry)
@@ -108,7 +107,7 @@ struct RewriteTests {
         if !hasMark { try left.unlink("durable-mark") }
         let again = try SteppedPipeline.open(left, clock: clock, seed: 5)
         _ = consume again
-        let lost = try ManifestStore(files: left).readNewest().lost
+        let lost = try newest(left).lost
         #expect(lost.map(\.blockCount) == [block.summary.commitCount])
         #expect(lost[0].rowCount == UInt64(block.summary.rowCount))
         #expect(try Verifier.run(left).exitCode == 65)

@@ -59,7 +59,7 @@ struct SessionLifeTests {
         "Of sessions that went on where rows are lost, or may have begun there, not all is known",
         arguments: Loss.allCases, [1, 2])
     func partial(loss: Loss, segment: Int) throws {
-        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         let files = try Self.twoLives(clock)
         let name = "000000000\(segment).segment"
         switch loss {
@@ -93,9 +93,9 @@ struct SessionLifeTests {
         "Of sessions that may have begun in rows behind the limit not all is known",
         arguments: [0, 1, 5, 6, 10])
     func limit(rowCountMax: Int) throws {
-        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         let files = try Self.twoLives(clock, milliseconds: 500_000)
-        let manifest = try ManifestStore(files: files).readNewest()
+        let manifest = try newest(files)
         let now = clock.wallMicroseconds()
         let keys = SessionKeyFile.open(in: files, directory: manifest.directory, now: now)
         var rule = SessionRule(SessionPolicy(), keys.file?.ring)
@@ -149,7 +149,7 @@ struct SessionLifeTests {
         arguments: [false, true])
     func lostKeys(hadNone: Bool) throws {
         let files = SimulatedFileSystem(seed: 3)
-        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+        let clock = SimulatedClock.afterEvents()
         var first = try SteppedPipeline.open(
             files, clock: clock, seed: 4,
             policy: CountingPolicy(sessions: SessionPolicy(isOn: !hadNone)))

@@ -12,8 +12,7 @@ import Testing
 @Suite("A disk that takes nothing for a while")
 struct ShortageTests {
     private static let packetCount: UInt64 = 64
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     private func open(
         _ files: SimulatedFileSystem,

@@ -1,5 +1,6 @@
 import IngestFormat
 import IngestStorage
+import PipelineTestSupport
 import TestSupport
 
 /// A packet of the simulation: its events follow from its sequence alone, so that a model can be counted
@@ -120,6 +121,13 @@ struct SimulatedPacket {
             return one
         }
         return (bytes + [UInt8](repeating: 0, count: paddingByteCount), descriptors)
+    }
+}
+
+extension SimulatedClock {
+    /// Three days after the first event: all events of packets without a `day` lie behind it.
+    static func afterEvents() -> SimulatedClock {
+        SimulatedClock(wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
     }
 }
 

@@ -12,8 +12,7 @@ import Testing
 @Suite("Single files")
 struct SingleFileTests {
     private static let packetCount: UInt64 = 400
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// A directory with expired segments, and what it was before the last of them expired.
     private func filled() throws -> (files: SimulatedFileSystem, before: SimulatedFileSystem) {
@@ -31,10 +30,6 @@ struct SingleFileTests {
         #expect(old.lastExpired < new.lastExpired && old.lastExpired.rawValue > 0)
         #expect(old.expired.map(\.run.fileName) != new.expired.map(\.run.fileName))
         return (files.disk.kill(), before)
-    }
-
-    private func newest(_ files: SimulatedFileSystem) throws -> Manifest {
-        try ManifestStore(files: files).readNewest()
     }
 
     private func names(_ files: SimulatedFileSystem) throws -> Set<String> {
@@ -72,14 +67,6 @@ struct SingleFileTests {
             try pipeline.stop()
             return nil
         } catch { return error }
-    }
-
-    private func expectWhole(_ files: SimulatedFileSystem, _ what: String) throws {
-        #expect(
-            try DirectoryReading(files).counts
-                == ReferenceModel(packetCount: Self.packetCount).counts, "\(what)")
-        let findings = try Verifier.run(files).findings.filter { $0.kind != .note }
-        #expect(findings.isEmpty, "\(what): \(findings.prefix(3))")
     }
 
     @Test("whatever single file is missing or damaged, a start loses nothing, or changes nothing")
@@ -126,7 +113,7 @@ struct SingleFileTests {
                         report.findings.allSatisfy { $0.kind == .note || $0.file == name },
                         "\(what): \(report.findings)")
                 } else {
-                    try expectWhole(files, what)
+                    try expectWhole(files, packetCount: Self.packetCount, what)
                 }
                 guard file.isLog else { continue }
                 // Restored from a copy.
@@ -134,7 +121,7 @@ struct SingleFileTests {
                 if try next.names().contains(name) { try next.unlink(name) }
                 try next.create(name).write(good, at: 0)
                 #expect(live(next) == nil, "\(what)")
-                try expectWhole(next, "\(what), restored")
+                try expectWhole(next, packetCount: Self.packetCount, "\(what), restored")
             }
         }
         #expect(refusals.isSubset(of: [".expired.run", ".expired-names.run"]), "\(refusals)")
@@ -292,7 +279,7 @@ struct SingleFileTests {
             let files = base.disk.kill()
             for name in manifests.suffix(count) { try files.unlink(name) }
             #expect(live(files) == nil, "\(count) are gone")
-            try expectWhole(files, "\(count) manifests are gone")
+            try expectWhole(files, packetCount: Self.packetCount, "\(count) manifests are gone")
         }
         // All of them, and those of a copy that was made before segments expired.
         let files = base.disk.kill()
@@ -301,7 +288,7 @@ struct SingleFileTests {
             try files.create(name).write(before.disk.contents(name)!, at: 0)
         }
         #expect(live(files) == nil)
-        try expectWhole(files, "older manifests")
+        try expectWhole(files, packetCount: Self.packetCount, "older manifests")
         #expect(
             try newest(files).lastExpired >= end, "the expired runs are part of the log")
     }
@@ -324,7 +311,7 @@ struct SingleFileTests {
                 try newest(files).lastExpired
                     == (isThere ? manifest.lastExpired : manifest.lastSealed))
             #expect(try !files.names().contains("aside"))
-            try expectWhole(files, "\(isThere)")
+            try expectWhole(files, packetCount: Self.packetCount, "\(isThere)")
         }
     }
 }

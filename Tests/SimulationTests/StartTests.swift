@@ -9,8 +9,7 @@ import Testing
 /// What a start finds of the lives before it, and what those leave for it.
 @Suite("A start")
 struct StartTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
 
     /// Runs a daemon over some packets, to a clean stop unless it is to be killed.
     private func live(
@@ -54,7 +53,7 @@ struct StartTests {
             left = left.disk.kill()
         }
         try live(left, packets: 160..<161)
-        let stops = try ManifestStore(files: left).readNewest().uncleanStops
+        let stops = try newest(left).uncleanStops
         #expect(stops.count == stopMax)
         #expect(stops.prefix(2).map(\.foundAt) == [0, 4])
         #expect(stops.suffix(3).allSatisfy { $0.foundAt > Int64(stopMax) })
@@ -66,8 +65,8 @@ struct StartTests {
         for packetCount in stride(from: 400, to: 560, by: 20) as StrideTo<UInt64> {
             let files = SimulatedFileSystem(seed: 2)
             try live(files, packets: 0..<packetCount)
-            let newest = try ManifestStore(files: files).readNewest()
-            #expect(newest.generation.rawValue > 8)
+            let manifest = try newest(files)
+            #expect(manifest.generation.rawValue > 8)
             let left = files.disk.kill()
             var pipeline = try SteppedPipeline.open(left, clock: clock, seed: 1)
             #expect(pipeline.directory.movedAside == [])
@@ -76,7 +75,7 @@ struct StartTests {
             // They go a minute later.
             try pipeline.rest(turns: 70)
             let runs = try left.names().count { $0.hasSuffix(".run") }
-            let end = try ManifestStore(files: left).readNewest()
+            let end = try newest(left)
             #expect(runs == end.runs.count + end.namesRuns.count)
         }
         #expect(retiredCount >= 4)
@@ -89,12 +88,12 @@ struct StartTests {
             let files = SimulatedFileSystem(seed: 3)
             try live(files, packets: 0..<200)
             let run = try #require(
-                try ManifestStore(files: files).readNewest().runs.first { $0.table == table })
+                try newest(files).runs.first { $0.table == table })
             files.disk.damage(run.fileName.text) { $0[RunHeader.byteCount + 8] ^= 1 }
             let left = files.disk.kill()
             // Enough for the run to be merged.
             try live(left, packets: 200..<900)
-            #expect(try !ManifestStore(files: left).readNewest().runs.contains(run), "\(table)")
+            #expect(try !newest(left).runs.contains(run), "\(table)")
             #expect(
                 try DirectoryReading(left).counts == ReferenceModel(packetCount: 900).counts,
                 "\(table)")
@@ -112,12 +111,12 @@ struct StartTests {
                 $0.unpublishedByteCountMax = 4096
             }
         }
-        #expect(try ManifestStore(files: files).readNewest().generation.rawValue >= 2)
+        #expect(try newest(files).generation.rawValue >= 2)
         let waiting = SimulatedFileSystem(seed: 4)
         try live(waiting, packets: 0..<150, stops: false) {
             $0.compactIntervalNanoseconds = 1 << 60
         }
-        #expect(try ManifestStore(files: waiting).readNewest().generation.rawValue == 0)
+        #expect(try newest(waiting).generation.rawValue == 0)
     }
 
     /// A killed daemon's last rename may not be durable; nothing is removed before it is.
@@ -157,7 +156,7 @@ struct StartTests {
     func namesGap() throws {
         let files = SimulatedFileSystem(seed: 8)
         try live(files, packets: 0..<20)
-        let good = try ManifestStore(files: files).readNewest()
+        let good = try newest(files)
         let changes: [(inout Manifest) -> Void] = [
             { $0.shard.nextName += 1 }, { $0.shard.nextKey += 1 }, { $0.namesRuns = [] },
         ]
@@ -170,7 +169,7 @@ struct StartTests {
             let pipeline = try SteppedPipeline.open(left, clock: clock, seed: 1)
             #expect(pipeline.directory.warnings.contains { $0.contains("names runs") })
             _ = consume pipeline
-            let end = try ManifestStore(files: left).readNewest()
+            let end = try newest(left)
             #expect(end.namesRuns.last?.names.upperBound == manifest.shard.nextName)
             #expect(end.namesRuns.last?.keys.upperBound == manifest.shard.nextKey)
             #expect(try DirectoryReading(left).counts == ReferenceModel(packetCount: 20).counts)
@@ -203,7 +202,7 @@ struct StartTests {
         var again = try SteppedPipeline.open(left, clock: clock, seed: 1)
         let kept = ReferenceModel(packetCount: 10).counts
         #expect(try DirectoryReading(left).counts == kept)
-        #expect(try !ManifestStore(files: left).readNewest().lost.isEmpty)
+        #expect(try !newest(left).lost.isEmpty)
         try again.stop()
         #expect(try DirectoryReading(left).counts == kept)
     }

@@ -11,8 +11,7 @@ import Testing
 /// what is wrong, and a reader answers in full or says why not.
 @Suite("Sectors that cannot be read")
 struct UnreadableTests {
-    private let clock = SimulatedClock(
-        wallMicroseconds: SimulatedPacket.start + 3 * 86_400_000_000)
+    private let clock = SimulatedClock.afterEvents()
     private static let packetCount: UInt64 = 800
     private static let pageByteCount = 4096
 
@@ -45,7 +44,7 @@ struct UnreadableTests {
     @Test("a start goes on without it, again and again, and says what was lost")
     func start() throws {
         let base = try filled()
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         #expect(!manifest.expired.isEmpty && !manifest.runs.isEmpty && !manifest.level0.isEmpty)
         let whole = ReferenceModel(packetCount: Self.packetCount)
         #expect(try DirectoryReading(base).counts == whole.counts)
@@ -104,7 +103,7 @@ struct UnreadableTests {
     @Test("a sealed segment of which only a part is left is told at a start")
     func partOfWindow() throws {
         let base = try filled()
-        let manifest = try ManifestStore(files: base).readNewest()
+        let manifest = try newest(base)
         // Merged: without its footer nothing has to be made again.
         let (segment, blockCount) = (manifest.sealed[0].number, manifest.sealed[0].blockCount)
         try #require(blockCount > 1)
@@ -146,7 +145,7 @@ struct UnreadableTests {
         }
         try pipeline.stop()
         let left = files.disk.kill()
-        let manifest = try ManifestStore(files: left).readNewest()
+        let manifest = try newest(left)
         let blocks = try SegmentReader(
             manifest.sealed[0].number, directory: manifest.directory, in: left
         ).readFooter(of: manifest.sealed[0]).blocks
@@ -225,7 +224,7 @@ struct UnreadableTests {
             }
             if life > 0 { continue }
             let whole = ReferenceModel(packetCount: Self.packetCount + 5)
-            if try ManifestStore(files: left).readNewest().lost.isEmpty {
+            if try newest(left).lost.isEmpty {
                 #expect(try DirectoryReading(left).counts == whole.counts, "\(place)")
             } else {
                 #expect(try !findings(left).isEmpty, "\(place)")
