@@ -112,17 +112,17 @@ private enum SegmentSample {
     static func resealed(_ input: [UInt8]) -> [UInt8] {
         var bytes = input
         guard bytes.count >= Int(SegmentLayout.blocksOffset) else { return bytes }
-        put(Checksum.crc32c(bytes[..<124]), at: 124, in: &bytes)
+        bytes = bytes.sealed(128)
         var start = Int(SegmentLayout.blocksOffset)
-        var previous = load(at: 12, in: bytes)
+        var previous = UInt32(bytes.number(FormatField("previous checksum", 12, 4)))
         let decoder = BlockDecoder()
+        let fields = BlockLayout.Header.self
         while start + BlockLayout.headerByteCountMin <= bytes.count {
-            let headerByteCount = Int(load(at: start + 6, in: bytes) & 0xFFFF)
+            let headerByteCount = Int(bytes.number(fields.headerByteCount, at: start))
             guard headerByteCount >= BlockLayout.headerByteCountMin,
                 start + headerByteCount <= bytes.count
             else { break }
-            let fields = BlockLayout.Header.self
-            put(previous, at: start + fields.previousChecksum.offset, in: &bytes)
+            bytes.put(previous, at: start + fields.previousChecksum.offset)
             sealHeader(at: start, headerByteCount, in: &bytes)
             let rest = Array(bytes[start...])
             guard let sections = try? decoder.sections(rest.span.bytes) else { break }
@@ -132,13 +132,12 @@ private enum SegmentSample {
                 let place =
                     start + BlockLayout.headerByteCountMin
                     + BlockLayout.sectionEntryByteCount * index
-                put(
-                    Checksum.crc32c(content), at: place + BlockLayout.Section.checksum.offset,
-                    in: &bytes)
+                bytes.put(
+                    Checksum.crc32c(content), at: place + BlockLayout.Section.checksum.offset)
             }
             sealHeader(at: start, headerByteCount, in: &bytes)
-            previous = load(at: start + fields.headerChecksum.offset, in: bytes)
-            start += max(8, Int(load(at: start + fields.byteCount.offset, in: bytes)))
+            previous = UInt32(bytes.number(fields.headerChecksum, at: start))
+            start += max(8, Int(bytes.number(fields.byteCount, at: start)))
         }
         return bytes
     }
@@ -147,14 +146,6 @@ private enum SegmentSample {
         let place = start + BlockLayout.Header.headerChecksum.offset
         let before = Checksum.crc32c(bytes[start..<place])
         let checksum = Checksum.crc32c(bytes[(place + 4)..<(start + byteCount)], seed: before)
-        put(checksum, at: place, in: &bytes)
-    }
-
-    private static func put(_ value: UInt32, at place: Int, in bytes: inout [UInt8]) {
-        for i in 0..<4 { bytes[place + i] = UInt8(truncatingIfNeeded: value >> (8 * UInt32(i))) }
-    }
-
-    private static func load(at place: Int, in bytes: [UInt8]) -> UInt32 {
-        bytes[place..<place + 4].reversed().reduce(0) { $0 << 8 | UInt32($1) }
+        bytes.put(checksum, at: place)
     }
 }

@@ -162,18 +162,18 @@ private enum Reseal {
         let head = SegmentFooter.layout.byteCount
         guard bytes.count >= head else { return bytes }
         var bytes = bytes
-        let count = Int(number(bytes, SegmentFooter.layout.sectionCount, 0))
+        let count = Int(bytes.number(SegmentFooter.layout.sectionCount))
         let covered = head + count * field.byteCount
         guard covered + 4 <= bytes.count else { return bytes }
         var offset = covered + 4
         for section in 0..<count {
             let entry = head + section * field.byteCount
-            let end = offset + Int(number(bytes, field.storedByteCount, entry))
+            let end = offset + Int(bytes.number(field.storedByteCount, at: entry))
             guard end <= bytes.count else { break }
-            put(Checksum.crc32c(bytes[offset..<end]), at: entry + field.checksum.offset, &bytes)
+            bytes.put(Checksum.crc32c(bytes[offset..<end]), at: entry + field.checksum.offset)
             offset = end
         }
-        put(Checksum.crc32c(bytes[..<covered]), at: covered, &bytes)
+        bytes.put(Checksum.crc32c(bytes[..<covered]), at: covered)
         return bytes
     }
 
@@ -182,10 +182,10 @@ private enum Reseal {
         let field = RunHeader.layout
         typealias Entry = CounterLayout.PageEntry
         guard bytes.count >= field.byteCount else { return bytes }
-        let metadataByteCount = number(bytes, field.metadataByteCount, 0)
+        let metadataByteCount = bytes.number(field.metadataByteCount)
         let end = bytes.count - Int(min(metadataByteCount, UInt64(bytes.count - field.byteCount)))
         var head = Array(bytes[..<end])
-        put(Checksum.crc32c(bytes[end...]), at: field.metadataChecksum.offset, &head)
+        head.put(Checksum.crc32c(bytes[end...]), at: field.metadataChecksum.offset)
         return pages(
             head, index: field.pageIndexOffset, checksum: field.pageIndexChecksum,
             entryByteCount: Entry.byteCount, byteCount: Entry.pageByteCount,
@@ -203,10 +203,7 @@ private enum Reseal {
 
     /// A checksum of everything before it, in the last four bytes.
     static func tail(_ bytes: [UInt8]) -> [UInt8] {
-        guard bytes.count >= 4 else { return bytes }
-        var bytes = bytes
-        put(Checksum.crc32c(bytes.dropLast(4)), at: bytes.count - 4, &bytes)
-        return bytes
+        bytes.count < 4 ? bytes : bytes.sealed(bytes.count)
     }
 
     /// A header, pages, an index of them to the end.
@@ -217,30 +214,20 @@ private enum Reseal {
         let head = 128
         guard bytes.count >= head else { return bytes }
         var bytes = bytes
-        let start = number(bytes, index, 0)
+        let start = bytes.number(index)
         if start >= UInt64(head), start <= UInt64(bytes.count) {
             var entry = Int(start)
             var offset = head
             while entry + entryByteCount <= bytes.count {
-                let end = offset + Int(number(bytes, byteCount, entry))
+                let end = offset + Int(bytes.number(byteCount, at: entry))
                 guard end <= Int(start) else { break }
-                put(Checksum.crc32c(bytes[offset..<end]), at: entry + entryChecksum.offset, &bytes)
+                bytes.put(Checksum.crc32c(bytes[offset..<end]), at: entry + entryChecksum.offset)
                 offset = end
                 entry += entryByteCount
             }
-            put(Checksum.crc32c(bytes[Int(start)...]), at: checksum.offset, &bytes)
+            bytes.put(Checksum.crc32c(bytes[Int(start)...]), at: checksum.offset)
         }
-        put(Checksum.crc32c(bytes[..<(head - 4)]), at: head - 4, &bytes)
+        bytes.put(Checksum.crc32c(bytes[..<(head - 4)]), at: head - 4)
         return bytes
-    }
-
-    private static func number(_ bytes: [UInt8], _ field: FormatField, _ start: Int) -> UInt64 {
-        (0..<field.byteCount).reduce(0) {
-            $0 | UInt64(bytes[start + field.offset + $1]) << UInt64(8 * $1)
-        }
-    }
-
-    private static func put(_ value: UInt32, at place: Int, _ bytes: inout [UInt8]) {
-        for i in 0..<4 { bytes[place + i] = UInt8(truncatingIfNeeded: value >> UInt32(8 * i)) }
     }
 }

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 @Suite struct BlockCorruptionTests {
@@ -325,10 +326,6 @@ import Testing
 extension BlockImage {
     /// Overwrites the base of a column.
     mutating func setBase(_ kind: BlockSectionKind, _ value: Int64) {
-        var section = self[kind]
-        for i in 0..<8 {
-            section[section.startIndex + i] = UInt8(truncatingIfNeeded: value >> Int64(8 * i))
-        }
-        self[kind] = section
+        if let place = range(kind)?.lowerBound { bytes.put(value, at: place) }
     }
 }

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 
 /// The bytes of a block that a test damages on purpose, with a way to make the checksums right again,
 /// so that only a check of the values can find the damage.
@@ -8,14 +9,14 @@ struct BlockImage {
     init(_ content: BlockContent = .example) { bytes = content.encoded() }
 
     subscript(field: FormatField) -> UInt64 {
-        get { value(field, at: 0) }
-        set { set(field, at: 0, to: newValue) }
+        get { bytes.number(field) }
+        set { bytes.put(newValue, field) }
     }
 
     /// A field of the section table's entry for a kind.
     subscript(kind: BlockSectionKind, field: FormatField) -> UInt64 {
-        get { entryOffset(kind).map { value(field, at: $0) } ?? 0 }
-        set { if let offset = entryOffset(kind) { set(field, at: offset, to: newValue) } }
+        get { entryOffset(kind).map { bytes.number(field, at: $0) } ?? 0 }
+        set { if let offset = entryOffset(kind) { bytes.put(newValue, field, at: offset) } }
     }
 
     /// The stored bytes of a section.
@@ -31,15 +32,16 @@ struct BlockImage {
     var kinds: [BlockSectionKind] {
         entryOffsets.compactMap {
             BlockSectionKind(
-                rawValue: UInt16(truncatingIfNeeded: value(BlockLayout.Section.kind, at: $0)))
+                rawValue: UInt16(truncatingIfNeeded: bytes.number(BlockLayout.Section.kind, at: $0))
+            )
         }
     }
 
     func range(_ kind: BlockSectionKind) -> Range<Int>? {
         var start = Int(self[BlockLayout.Header.headerByteCount])
         for offset in entryOffsets {
-            let end = start + Int(value(BlockLayout.Section.byteCount, at: offset))
-            if value(BlockLayout.Section.kind, at: offset) == UInt64(kind.rawValue) {
+            let end = start + Int(bytes.number(BlockLayout.Section.byteCount, at: offset))
+            if bytes.number(BlockLayout.Section.kind, at: offset) == UInt64(kind.rawValue) {
                 return start..<end
             }
             start = end
@@ -51,11 +53,11 @@ struct BlockImage {
     mutating func fixChecksums() {
         var start = Int(self[BlockLayout.Header.headerByteCount])
         for offset in entryOffsets {
-            let end = start + Int(value(BlockLayout.Section.byteCount, at: offset))
+            let end = start + Int(bytes.number(BlockLayout.Section.byteCount, at: offset))
             guard end <= bytes.count else { break }
-            set(
-                BlockLayout.Section.checksum, at: offset,
-                to: UInt64(Checksum.crc32c(bytes[start..<end])))
+            bytes.put(
+                Checksum.crc32c(bytes[start..<end]),
+                at: offset + BlockLayout.Section.checksum.offset)
             start = end
         }
         fixHeaderChecksum()
@@ -76,18 +78,8 @@ struct BlockImage {
     }
 
     private func entryOffset(_ kind: BlockSectionKind) -> Int? {
-        entryOffsets.first { value(BlockLayout.Section.kind, at: $0) == UInt64(kind.rawValue) }
-    }
-
-    private func value(_ field: FormatField, at base: Int) -> UInt64 {
-        (0..<field.byteCount).reduce(0) {
-            $0 | UInt64(bytes[base + field.offset + $1]) << UInt64(8 * $1)
-        }
-    }
-
-    private mutating func set(_ field: FormatField, at base: Int, to value: UInt64) {
-        for i in 0..<field.byteCount {
-            bytes[base + field.offset + i] = UInt8(truncatingIfNeeded: value >> UInt64(8 * i))
+        entryOffsets.first {
+            bytes.number(BlockLayout.Section.kind, at: $0) == UInt64(kind.rawValue)
         }
     }
 }

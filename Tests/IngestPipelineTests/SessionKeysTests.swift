@@ -189,10 +189,8 @@ struct SessionKeysTests {
         let file = try files.open("session-keys", .readWrite)
         var bytes = try file.readArray(at: 0, byteCount: 128)
         bytes[4] = 2
-        let checksum = Checksum.crc32c(bytes[..<124])
-        for i in 0..<4 { bytes[124 + i] = UInt8(truncatingIfNeeded: checksum >> UInt32(8 * i)) }
         // A later version may be longer.
-        bytes.append(7)
+        bytes = bytes.sealed(128) + [7]
         try file.write(bytes, at: 0)
         let opened = SessionKeyFile.open(in: files, directory: Self.directory, now: Self.noon)
         #expect(opened.file == nil && opened.warning?.contains("newer version") == true)

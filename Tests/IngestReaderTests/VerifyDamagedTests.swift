@@ -1,6 +1,7 @@
 import IngestFormat
 import IngestStorage
 import IngestVerify
+import TestSupport
 import Testing
 
 @testable import IngestReader
@@ -49,20 +50,15 @@ import Testing
         let fixture = try LogFixture.random(seed: 44)
         let entry = fixture.manifest.runs[0]
         var bytes = fixture.bytes(entry.fileName)
-        func put(_ value: UInt64, _ offset: Int, _ count: Int) {
-            for index in 0..<count {
-                bytes[offset + index] = UInt8(truncatingIfNeeded: value >> UInt64(8 * index))
-            }
-        }
         let name = FileName.run(entry.table, FileNumber(rawValue: 88))
         let pagesEnd = UInt64(bytes.count)
         for (pageCount, what) in [(pagesEnd, "page count"), (3, "page index checksum")] {
-            put(88, 8 + 16, 8)
-            put(1 << 30, 48, 8)
-            put(pagesEnd, 64, 8)
-            put(pageCount, 72, 4)
-            put(pagesEnd + 20 * pageCount, 56, 8)
-            put(UInt64(Checksum.crc32c(Array(bytes[..<124]))), 124, 4)
+            bytes.put(UInt64(88), at: 8 + 16)
+            bytes.put(UInt64(1 << 30), at: 48)
+            bytes.put(pagesEnd, at: 64)
+            bytes.put(UInt32(pageCount), at: 72)
+            bytes.put(pagesEnd + 20 * pageCount, at: 56)
+            bytes = bytes.sealed(128)
             _ = try fixture.files.create(name.text)
             fixture.replace(name, bytes + [UInt8](repeating: 0, count: 20 * Int(pageCount)))
             let report = try fixture.verify()

@@ -212,10 +212,7 @@ import Testing
         let name = FileName.manifest(prepared.first.generation).text
         prepared.files.disk.damage(name) { bytes in
             bytes[4] = 2
-            let checksum = Checksum.crc32c(bytes.dropLast(4))
-            for i in 0..<4 {
-                bytes[bytes.count - 4 + i] = UInt8(truncatingIfNeeded: checksum >> (8 * UInt32(i)))
-            }
+            bytes = bytes.sealed(bytes.count)
         }
         let refusal = error(of: {
             try DataDirectory.open(prepared.files) { TestLog.manifest() }

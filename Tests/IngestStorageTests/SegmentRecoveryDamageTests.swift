@@ -174,14 +174,11 @@ import Testing
         files.disk.damage(script.name(0)) { bytes in
             let start = script.offset(segment: 0, block: 1)
             bytes[start + BlockLayout.Header.version.offset] = 9
-            let header = Int(bytes[start + 6]) | Int(bytes[start + 7]) << 8
+            let header = Int(bytes.number(BlockLayout.Header.headerByteCount, at: start))
             let sum = bytes[start..<start + header].withUnsafeBytes {
                 BlockLayout.headerChecksum($0)
             }
-            for i in 0..<4 {
-                bytes[start + BlockLayout.Header.headerChecksum.offset + i] = UInt8(
-                    truncatingIfNeeded: sum >> (8 * UInt32(i)))
-            }
+            bytes.put(sum, at: start + BlockLayout.Header.headerChecksum.offset)
             bytes.removeLast(64)
         }
         let before = files.disk.contents(script.name(0))

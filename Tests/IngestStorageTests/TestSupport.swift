@@ -22,10 +22,6 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     return (0..<count).map { _ in UInt8(1 + random.below(255)) }
 }
 
-func littleEndian(_ value: UInt32) -> [UInt8] {
-    (0..<4).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
-}
-
 func error<Value>(of body: () throws -> Value) -> StorageError? {
     do {
         _ = try body()

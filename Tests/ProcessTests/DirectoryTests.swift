@@ -95,12 +95,7 @@ extension ProcessSuite {
         private func makeNewer(_ path: String, without range: Range<Int> = 0..<0) throws {
             var bytes = [UInt8](try #require(FileManager.default.contents(atPath: path)))
             bytes[4] = 2
-            var summed = Array(bytes.dropLast(4))
-            for index in range { summed[index] = 0 }
-            let checksum = Checksum.crc32c(summed)
-            for index in 0..<4 {
-                bytes[bytes.count - 4 + index] = UInt8(truncatingIfNeeded: checksum >> (8 * index))
-            }
+            bytes = bytes.sealed(bytes.count, without: range)
             try Data(bytes).write(to: URL(fileURLWithPath: path))
         }
 

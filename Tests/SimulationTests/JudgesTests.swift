@@ -93,11 +93,7 @@ struct JudgesTests {
     private func setMark(_ mark: LogPosition?, in files: SimulatedFileSystem) throws {
         guard let mark else { return try files.unlink(FileName.durableMark.text) }
         files.disk.damage(FileName.durableMark.text) { bytes in
-            let value = DurableMark.value(of: mark)
-            for index in 0..<8 {
-                bytes[DurableMark.valueOffset + index] = UInt8(
-                    truncatingIfNeeded: value >> UInt64(8 * index))
-            }
+            bytes.put(DurableMark.value(of: mark), at: DurableMark.valueOffset)
         }
     }
 

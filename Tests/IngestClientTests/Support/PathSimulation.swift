@@ -59,7 +59,7 @@ final class PathSimulation {
             for sequence in 0..<packetCount {
                 var bytes = [UInt8](repeating: 0, count: 80)
                 bytes[4] = 1
-                for i in 0..<8 { bytes[24 + i] = UInt8(truncatingIfNeeded: sequence >> (8 * i)) }
+                bytes.put(sequence, at: 24)
                 stream.window.append(bytes, eventCount: 1)
             }
             stream.timers.waitsSince = now

@@ -234,9 +234,7 @@ struct AckPacketTests {
         ]
         for (number, status) in table {
             packet[52] = number
-            let crc = Checksum.crc32c(packet[40...], seed: Checksum.crc32c(packet[..<36]))
-            for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }
-            let found = Self.view(packet) { ($0.status, $0.statusCode) }
+            let found = Self.view(packet.sealedPacket()) { ($0.status, $0.statusCode) }
             #expect(found?.0 == status)
             #expect(found?.1 == UInt32(number))
         }

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 struct PacketHeaderTests {
@@ -13,15 +14,6 @@ struct PacketHeaderTests {
         var bytes = [UInt8](repeating: 0, count: PacketHeader.byteCount) + payload
         header.seal(&bytes)
         return bytes + tag
-    }
-
-    /// Puts the right checksum into a packet whose bytes were changed.
-    private static func resealed(_ packet: [UInt8], tagByteCount: Int = 0) -> [UInt8] {
-        let payload = packet[40..<packet.count - tagByteCount]
-        let crc = Checksum.crc32c(payload, seed: Checksum.crc32c(packet[..<36]))
-        var packet = packet
-        for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }
-        return packet
     }
 
     private static func parse(
@@ -100,26 +92,26 @@ struct PacketHeaderTests {
         Damage("checksum", .badCRC) { $0[36] ^= 1 },
         Damage("payload", .badCRC) { $0[42] ^= 0x80 },
         Damage("an unknown kind, sealed", .badKind) {
-            $0[4] = 5; $0 = resealed($0)
+            $0[4] = 5; $0 = $0.sealedPacket()
         },
         Damage("kind 0, sealed", .badKind) {
-            $0[4] = 0; $0 = resealed($0)
+            $0[4] = 0; $0 = $0.sealedPacket()
         },
         Damage("an ack sent to the daemon, sealed", .badKind) {
-            $0[4] = 129; $0 = resealed($0)
+            $0[4] = 129; $0 = $0.sealedPacket()
         },
         Damage("a flag bit without meaning, sealed", .badKind) {
-            $0[5] |= 4; $0 = resealed($0)
+            $0[5] |= 4; $0 = $0.sealedPacket()
         },
         Damage("the highest flag bit, sealed", .badKind) {
-            $0[5] |= 128; $0 = resealed($0)
+            $0[5] |= 128; $0 = $0.sealedPacket()
         },
         Damage("sender 0, sealed", .badKind) {
             $0.replaceSubrange(8..<16, with: [UInt8](repeating: 0, count: 8))
-            $0 = resealed($0)
+            $0 = $0.sealedPacket()
         },
         Damage("a heartbeat of 3 bytes, sealed", .badLength) {
-            $0[4] = 2; $0 = resealed($0)
+            $0[4] = 2; $0 = $0.sealedPacket()
         },
     ]
 
@@ -152,7 +144,7 @@ struct PacketHeaderTests {
             var packet = Self.packet()
             packet[6] = UInt8(truncatingIfNeeded: keyID)
             packet[7] = UInt8(truncatingIfNeeded: keyID >> 8)
-            guard case .packet(let header) = Self.parse(Self.resealed(packet)) else {
+            guard case .packet(let header) = Self.parse(packet.sealedPacket()) else {
                 Issue.record("refused")
                 return
             }

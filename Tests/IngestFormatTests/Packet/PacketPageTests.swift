@@ -39,8 +39,7 @@ struct PacketPageTests {
         case .badCRC: packet[packet.count - 1] ^= 1
         case .badKind:
             packet[4] = 0
-            let checksum = Checksum.crc32c(packet[40...], seed: Checksum.crc32c(packet[..<36]))
-            for i in 0..<4 { packet[36 + i] = UInt8(truncatingIfNeeded: checksum >> (8 * i)) }
+            packet = packet.sealedPacket()
         default: return nil
         }
         return packet

@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 private let head = SegmentHeader.layout

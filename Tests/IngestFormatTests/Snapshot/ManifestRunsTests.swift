@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 /// Which segments the runs of a manifest cover, and which are level 0.

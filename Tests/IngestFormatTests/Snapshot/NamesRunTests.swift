@@ -312,10 +312,6 @@ private struct NamesImage {
 }
 
 extension [UInt8] {
-    fileprivate func number(_ field: FormatField) -> UInt64 {
-        (0..<field.byteCount).reduce(0) { $0 | UInt64(self[field.offset + $1]) << UInt64(8 * $1) }
-    }
-
     fileprivate func setting(_ place: Int, to value: UInt8) -> [UInt8] {
         var copy = self
         copy[place] = value

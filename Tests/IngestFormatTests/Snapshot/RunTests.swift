@@ -1,4 +1,5 @@
 import IngestFormat
+import TestSupport
 import Testing
 
 private let field = RunHeader.layout

@@ -53,24 +53,3 @@ extension FormatError {
         return "\(name) \(fault.field)"
     }
 }
-
-extension Array<UInt8> {
-    /// The same bytes with a field changed.
-    func with(_ field: FormatField, _ value: UInt64, at start: Int = 0) -> [UInt8] {
-        var copy = self
-        for i in 0..<Swift.min(field.byteCount, 8) {
-            copy[start + field.offset + i] = UInt8(truncatingIfNeeded: value >> UInt64(8 * i))
-        }
-        return copy
-    }
-
-    /// The same bytes with the CRC of `range` written at `place`.
-    func withChecksum(of range: Range<Int>, at place: Int) -> [UInt8] {
-        with(FormatField("checksum", place, 4), UInt64(Checksum.crc32c(self[range])))
-    }
-
-    /// The same image of `byteCount` bytes with the checksum in its last four bytes set right.
-    func sealed(_ byteCount: Int) -> [UInt8] {
-        withChecksum(of: 0..<byteCount - 4, at: byteCount - 4)
-    }
-}

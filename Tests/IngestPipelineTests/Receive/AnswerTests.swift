@@ -2,6 +2,7 @@ import IngestFormat
 import IngestRing
 import IngestStorage
 import PipelineTestSupport
+import TestSupport
 import Testing
 
 @testable import IngestPipeline
@@ -18,9 +19,7 @@ struct AnswerTests {
             let padded = payload + [0x7A, UInt8(padding)] + [UInt8](repeating: 0, count: padding)
             var bytes = TestPackets.sealed(header, payload: padded)
             bytes[4] = kind ?? bytes[4]
-            let crc = Checksum.crc32c(bytes[40...], seed: Checksum.crc32c(bytes[..<36]))
-            for i in 0..<4 { bytes[36 + i] = UInt8(truncatingIfNeeded: crc >> (8 * i)) }
-            return bytes
+            return bytes.sealedPacket()
         }
         rig.state.durableEpoch = 6
         for unanswered in [packet(0), packet(128), packet(200), packet(5, senderID: 0)] {
