@@ -17,67 +17,21 @@ import Testing
 struct AckedCrashTests {
     static let packetCount: UInt64 = 48
 
-    /// One life of the daemon: all that is not acked is sent, in an order of the seed's, until the end or the crash.
-    /// - Returns: whether it ended by itself.
-    private func live(
-        _ files: SimulatedFileSystem, _ sender: inout AckedSender, clock: SimulatedClock,
-        seed: UInt64
-    ) throws -> Bool {
-        do throws(PipelineError) {
-            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed)
-            var waiting = sender.unacked.sorted()
-            var random = SeededRandom(seed: seed)
-            while !waiting.isEmpty {
-                // Packets near the front, so that windows have holes.
-                let place = Int(random.next() % UInt64(min(4, waiting.count)))
-                // With ids, none of which may be taken for a repeat of what a crash took.
-                let packet = SimulatedPacket(sequence: waiting[place], hasIDs: true)
-                if pipeline.offer(packet, wantsAck: true) { waiting.remove(at: place) }
-                do { try pipeline.turn() } catch {
-                    try? sender.hear(pipeline.takeAcks())
-                    throw error
-                }
-                try? sender.hear(pipeline.takeAcks())
-            }
-            try pipeline.stop()
-            try? sender.hear(pipeline.takeAcks())
-        } catch {
-            return false
-        }
-        return true
-    }
-
     private func run(
         crashing operation: Int, seed: UInt64, isPowerCut: Bool, garbledSectorByteCount: Int = 0
     ) throws -> Bool {
-        let clock = SimulatedClock.afterEvents()
-        var files = SimulatedFileSystem(seed: seed)
         var sender = AckedSender(seed: seed)
         sender.unacked = Set(0..<Self.packetCount)
-        files.disk.crash(beforeOperation: operation)
-        _ = try live(files, &sender, clock: clock, seed: seed)
-        let hasCrashed = files.disk.isDown
-        var round: UInt64 = 0
-        while round == 0 || !sender.unacked.isEmpty {
-            round += 1
-            try #require(round < 40)
-            files =
-                isPowerCut
-                ? files.disk.powerCut(
-                    seed: seed &+ round &+ UInt64(operation) << 8,
-                    garbledSectorByteCount: garbledSectorByteCount)
-                : files.disk.kill()
-            #expect(try live(files, &sender, clock: clock, seed: seed &+ round))
+        let crash = Crash(
+            operation: operation, seed: seed, isPowerCut: isPowerCut,
+            garbledSectorByteCount: garbledSectorByteCount)
+        let hasCrashed = try crash.run(
+            &sender, model: ReferenceModel(packetCount: Self.packetCount)
+        ) { sender, lifeCount in
+            try #require(lifeCount < 39)
+            return lifeCount == 0 || !sender.unacked.isEmpty
         }
         #expect(sender.ackCount > 0)
-        #expect(
-            try DirectoryReading(files).counts
-                == ReferenceModel(packetCount: Self.packetCount).counts,
-            "crash \(operation)")
-        let findings = try Verifier.run(files).findings.filter {
-            $0.kind != .note || !$0.file.hasPrefix("aside/")
-        }
-        #expect(findings.isEmpty, "crash \(operation): \(findings)")
         return hasCrashed
     }
 
@@ -116,13 +70,7 @@ struct AckedCrashTests {
             sequence += 1
             try pipeline.settle()
             let answer = try #require(pipeline.takeAcks().last)
-            let edge = try answer.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    throw AckFault.unreadable
-                }
-                let ack = try #require(AckView(header, of: bytes))
-                return ack.floor + UInt64(ack.credit)
-            }
+            let edge = try readAck(answer) { _, ack in ack.floor + UInt64(ack.credit) }
             // It grows by what comes. No stage has a turn meanwhile.
             #expect(edge >= sequence + (round < 2 ? 8 : 100))
             var shedCount = 0
@@ -140,23 +88,113 @@ struct AckedCrashTests {
     }
 }
 
+/// A daemon that crashes before an operation, and its lives behind that.
+struct Crash {
+    let operation: Int
+    let seed: UInt64
+    let isPowerCut: Bool
+    var garbledSectorByteCount = 0
+
+    /// Expects the model's counters, and that nothing is wrong with the directory but what lies aside.
+    /// - Parameter goesOn: whether a life follows so many behind the crash.
+    /// - Returns: whether it has crashed.
+    func run<Sender: CrashSender>(
+        _ sender: inout Sender, model: ReferenceModel,
+        while goesOn: (Sender, UInt64) throws -> Bool
+    ) throws -> Bool {
+        let clock = SimulatedClock.afterEvents()
+        var files = SimulatedFileSystem(seed: seed)
+        files.disk.crash(beforeOperation: operation)
+        _ = sender.live(files, clock: clock, seed: seed)
+        let hasCrashed = files.disk.isDown
+        var lifeCount: UInt64 = 0
+        while try goesOn(sender, lifeCount) {
+            lifeCount += 1
+            files =
+                isPowerCut
+                ? files.disk.powerCut(
+                    seed: seed &+ lifeCount &+ UInt64(operation) << 8,
+                    garbledSectorByteCount: garbledSectorByteCount)
+                : files.disk.kill()
+            let hasEnded = sender.live(files, clock: clock, seed: seed &+ lifeCount)
+            #expect(hasEnded, "crash \(operation)")
+        }
+        #expect(try DirectoryReading(files).counts == model.counts, "crash \(operation)")
+        let findings = try Verifier.run(files).findings.filter {
+            $0.kind != .note || !$0.file.hasPrefix("aside/")
+        }
+        #expect(findings.isEmpty, "crash \(operation): \(findings)")
+        return hasCrashed
+    }
+}
+
+protocol CrashSender {
+    /// Whether it has sent all that it has for this life.
+    var isDone: Bool { get }
+    mutating func beginLife(seed: UInt64)
+    mutating func send(to pipeline: inout SteppedPipeline)
+    mutating func hear(_ packets: [[UInt8]]) throws
+}
+
+extension CrashSender {
+    /// One life of the daemon, until all is sent or the crash.
+    /// - Returns: whether it ended by itself.
+    fileprivate mutating func live(
+        _ files: SimulatedFileSystem, clock: SimulatedClock, seed: UInt64
+    ) -> Bool {
+        beginLife(seed: seed)
+        do throws(PipelineError) {
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed)
+            var turnCount = 0
+            while !isDone {
+                turnCount += 1
+                guard turnCount < 4_000 else { return false }
+                send(to: &pipeline)
+                do { try pipeline.turn() } catch {
+                    try? hear(pipeline.takeAcks())
+                    throw error
+                }
+                try? hear(pipeline.takeAcks())
+            }
+            try pipeline.stop()
+            try? hear(pipeline.takeAcks())
+        } catch {
+            return false
+        }
+        return true
+    }
+}
+
 /// A sender that forgets what was acked; the network loses every third ack.
-struct AckedSender {
+struct AckedSender: CrashSender {
     var unacked: Set<UInt64> = []
     private(set) var ackCount = 0
     private var random: SeededRandom
+    /// What is not sent in this life yet, and in which order it is.
+    private var waiting: [UInt64] = []
+    private var order = SeededRandom(seed: 0)
 
     init(seed: UInt64) { random = SeededRandom(seed: seed) }
+
+    var isDone: Bool { waiting.isEmpty }
+
+    mutating func beginLife(seed: UInt64) {
+        (waiting, order) = (unacked.sorted(), SeededRandom(seed: seed))
+    }
+
+    mutating func send(to pipeline: inout SteppedPipeline) {
+        // Packets near the front, so that windows have holes.
+        let place = Int(order.next() % UInt64(min(4, waiting.count)))
+        // With ids, none of which may be taken for a repeat of what a crash took.
+        let packet = SimulatedPacket(sequence: waiting[place], hasIDs: true)
+        if pipeline.offer(packet, wantsAck: true) { waiting.remove(at: place) }
+    }
 
     mutating func hear(_ packets: [[UInt8]]) throws {
         for packet in packets {
             ackCount += 1
             if random.next() % 3 == 0 { continue }
-            try packet.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    throw AckFault.unreadable
-                }
-                let ack = try #require(AckView(header, of: bytes))
+            try readAck(packet) { _, ack in
                 #expect(ack.status == .ok)
                 unacked = unacked.filter { $0 >= ack.floor }
                 for word in 0..<ack.wordCount {
@@ -168,5 +206,3 @@ struct AckedSender {
         }
     }
 }
-
-private enum AckFault: Error { case unreadable }

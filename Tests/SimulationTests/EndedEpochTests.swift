@@ -1,7 +1,6 @@
 import CIngestLinux
 import IngestFormat
 import IngestPipeline
-import IngestVerify
 import PipelineTestSupport
 import TestSupport
 import Testing
@@ -18,67 +17,23 @@ struct EndedEpochTests {
         arguments: [(true, 51), (false, 52)] as [(Bool, UInt64)])
     func crashes(isPowerCut: Bool, seed: UInt64) throws {
         var operation = 1
-        while try run(crashing: operation, seed: seed, isPowerCut: isPowerCut) { operation += 13 }
-        #expect(operation > 100)
-    }
-
-    /// - Returns: whether it has crashed.
-    private func run(crashing operation: Int, seed: UInt64, isPowerCut: Bool) throws -> Bool {
-        let clock = SimulatedClock.afterEvents()
-        var files = SimulatedFileSystem(seed: seed)
-        var sender = EndingSender(seed: seed)
-        files.disk.crash(beforeOperation: operation)
-        _ = try live(files, &sender, clock: clock, seed: seed)
-        let hasCrashed = files.disk.isDown
-        for round in 1...2 as ClosedRange<UInt64> {
-            files =
-                isPowerCut
-                ? files.disk.powerCut(seed: seed &+ round &+ UInt64(operation) << 8)
-                : files.disk.kill()
-            // The packets of the first epoch come again, and all of the second that nothing has acked.
-            sender.replayCount = 0
-            #expect(try live(files, &sender, clock: clock, seed: seed &+ round))
-            #expect(sender.isDone && sender.refusedCount > 0)
-        }
-        #expect(
-            try DirectoryReading(files).counts == EndingSender.model.counts,
-            "crash \(operation)")
-        let findings = try Verifier.run(files).findings.filter {
-            $0.kind != .note || !$0.file.hasPrefix("aside/")
-        }
-        #expect(findings.isEmpty, "crash \(operation): \(findings)")
-        return hasCrashed
-    }
-
-    /// - Returns: whether it ended by itself.
-    private func live(
-        _ files: SimulatedFileSystem, _ sender: inout EndingSender, clock: SimulatedClock,
-        seed: UInt64
-    ) throws -> Bool {
-        do throws(PipelineError) {
-            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: seed)
-            var turnCount = 0
-            while !sender.isDone {
-                turnCount += 1
-                guard turnCount < 4_000 else { return false }
-                sender.send(to: &pipeline)
-                do { try pipeline.turn() } catch {
-                    try? sender.hear(pipeline.takeAcks())
-                    throw error
-                }
-                try? sender.hear(pipeline.takeAcks())
+        while true {
+            let crash = Crash(operation: operation, seed: seed, isPowerCut: isPowerCut)
+            var sender = EndingSender(seed: seed)
+            // The packets of the first epoch come again in both, and all of the second that nothing has acked.
+            let hasCrashed = try crash.run(&sender, model: EndingSender.model) {
+                #expect($1 == 0 || $0.isDone && $0.refusedCount > 0)
+                return $1 < 2
             }
-            try pipeline.stop()
-            try? sender.hear(pipeline.takeAcks())
-        } catch {
-            return false
+            if !hasCrashed { break }
+            operation += 13
         }
-        return true
+        #expect(operation > 100)
     }
 }
 
 /// Sends epoch 1 until it is acked, ends it until that is confirmed, and then epoch 2, with packets of epoch 1 between.
-private struct EndingSender {
+private struct EndingSender: CrashSender {
     private static let packetCount: UInt64 = 12
     private static let replayCountMin = 6
 
@@ -88,7 +43,7 @@ private struct EndingSender {
     ]
     private var hasEnded = false
     /// Packets of the first epoch sent since its end, in this life, and refusals of it in all.
-    var replayCount = 0
+    private var replayCount = 0
     private(set) var refusedCount = 0
     private var random: SeededRandom
 
@@ -118,6 +73,8 @@ private struct EndingSender {
         return packet
     }
 
+    mutating func beginLife(seed: UInt64) { replayCount = 0 }
+
     mutating func send(to pipeline: inout SteppedPipeline) {
         if !hasEnded, let first = pick(from: 1) { return offer(first, 1, to: &pipeline) }
         if !hasEnded {
@@ -146,11 +103,7 @@ private struct EndingSender {
 
     mutating func hear(_ packets: [[UInt8]]) throws {
         for packet in packets where random.next() % 3 != 0 {
-            try packet.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    return
-                }
-                let ack = try #require(AckView(header, of: bytes))
+            try readAck(packet) { header, ack in
                 let epoch = header.epoch.rawValue
                 if ack.status == .refused {
                     #expect(unacked[1]?.isEmpty == true)

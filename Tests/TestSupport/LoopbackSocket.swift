@@ -1,4 +1,5 @@
 import Glibc
+import IngestFormat
 import Synchronization
 
 /// A real UDP socket on 127.0.0.1, for what stands at the other end of a program's network.
@@ -80,3 +81,17 @@ package final class LoopbackSocket: Sendable {
         }
     }
 }
+
+/// Reads an answer as a sender does.
+package func readAck<Value>(
+    _ packet: [UInt8], _ body: (PacketHeader, AckView) throws -> Value
+) throws -> Value {
+    try packet.withUnsafeBytes { bytes in
+        guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender),
+            let ack = AckView(header, of: bytes)
+        else { throw AckFault.unreadable }
+        return try body(header, ack)
+    }
+}
+
+package enum AckFault: Error { case unreadable }
