@@ -7,15 +7,6 @@ import Testing
 extension ProcessSuite {
     /// Directories that a daemon must not take.
     struct DirectoryTests {
-        /// A directory with the fixture in it and no daemon on it.
-        private func filled(_ options: [String] = []) throws -> TemporaryFolder {
-            let folder = try TemporaryFolder()
-            let daemon = try DaemonProcess(in: folder, options)
-            #expect(try daemon.send(try SampleEvents.file(in: folder)).code == 0)
-            #expect(daemon.stop().code == 0)
-            return folder
-        }
-
         private func start(in folder: TemporaryFolder) throws -> Ended {
             try run("ingestd", ["--data", folder.data, "--udp", "127.0.0.1:0"], in: folder)
         }
@@ -46,7 +37,7 @@ extension ProcessSuite {
         }
 
         @Test func `a manifest of a later version ends with 65 and is left alone`() throws {
-            let folder = try filled()
+            let folder = try SampleEvents.directory()
             let name = try #require(folder.files(ending: ".manifest").last)
             let path = "\(folder.data)/\(name)"
             try makeNewer(path)
@@ -69,7 +60,7 @@ extension ProcessSuite {
         func `neither a start nor rebuild changes a directory with a file of a later version`(
             name: String, unsummed: Range<Int>
         ) throws {
-            let folder = try filled()
+            let folder = try SampleEvents.directory()
             let path = "\(folder.data)/\(name)"
             if name.hasSuffix(".segment") {
                 let header = SegmentHeader(
@@ -103,7 +94,7 @@ extension ProcessSuite {
         func `R1: what is derived from the log is made again, by a start or offline`(
             isOffline: Bool
         ) throws {
-            let folder = try filled()
+            let folder = try SampleEvents.directory()
             let reader = Reader(folder: folder)
             func tables() throws -> [String] {
                 try ["rewards", "reward-days", "days"].map {
@@ -129,7 +120,7 @@ extension ProcessSuite {
         }
 
         @Test func `runs without a log end with 66, never with a fresh start`() throws {
-            let folder = try filled()
+            let folder = try SampleEvents.directory()
             #expect(try Reader(folder: folder).run("rebuild").code == 0)
             for name in folder.files(ending: ".manifest") + folder.files(ending: ".segment") {
                 try FileManager.default.removeItem(atPath: "\(folder.data)/\(name)")
@@ -154,7 +145,7 @@ extension ProcessSuite {
 
         @Test(.enabled(if: canBeNobody, "running as another user needs root and setpriv"))
         func `another user's directory ends with 74, its owner and its mode`() throws {
-            let folder = try filled()
+            let folder = try SampleEvents.directory()
             let address = "127.0.0.1:0"
             for words in [
                 Self.asNobody(

@@ -37,10 +37,7 @@ extension ProcessSuite {
         }
 
         @Test func `explain gives the rows of every counter of the real events`() throws {
-            let folder = try TemporaryFolder()
-            let daemon = try DaemonProcess(in: folder)
-            #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
-            #expect(daemon.stop().code == 0)
+            let folder = try SampleEvents.directory()
             let opened = try IngestReader.open(directory: folder.data)
             func expect(_ counters: Counters, are query: EventsQuery, _ name: String) throws {
                 var counts: [EventRow.Kind: UInt64] = [:]
@@ -71,11 +68,8 @@ extension ProcessSuite {
         func `explain prints the rows of an export, and ends with 66 for what was never seen`()
             throws
         {
-            let folder = try TemporaryFolder()
-            let daemon = try DaemonProcess(in: folder)
+            let folder = try SampleEvents.directory()
             let reader = Reader(folder: folder)
-            #expect(try daemon.send(SampleEvents.file(in: folder)).code == 0)
-            #expect(daemon.stop().code == 0)
             let opened = try IngestReader.open(directory: folder.data)
             let (reward, day) = (try opened.rewards()[7], try opened.days()[9])
             let exported = try reader.run(

@@ -35,12 +35,7 @@ struct AnswerTests {
             let answers = rig.answers.take()
             #expect(answers.count == 10)
             for answer in answers {
-                try answer.withUnsafeBytes { bytes in
-                    guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                        Issue.record("no ack")
-                        return
-                    }
-                    let ack = try #require(AckView(header, of: bytes))
+                try readAck(answer) { _, ack in
                     #expect(ack.status == .unsupported && ack.echo == .sequence(4))
                     #expect(ack.directory.rawValue == 77 && ack.commitEpoch == 6)
                 }
@@ -59,13 +54,10 @@ struct AnswerTests {
         try rig.receive(1)
         let answers = rig.answers.take()
         #expect(answers.count == 1)
-        try answers.first?.withUnsafeBytes { bytes in
-            guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                Issue.record("no ack")
-                return
+        for answer in answers {
+            try readAck(answer) { _, ack in
+                #expect(ack.status == .diskFull && ack.echo == .nonce(1234))
             }
-            let ack = try #require(AckView(header, of: bytes))
-            #expect(ack.status == .diskFull && ack.echo == .nonce(1234))
         }
         // Of one batch one of its batches and one of its heartbeats.
         var batch = TestPackets.header(0)
@@ -98,13 +90,10 @@ struct AnswerTests {
             try rig.receive(1)
             let answers = rig.answers.take()
             #expect(answers.count == (isAnswered ? 1 : 0), "\(nonce)")
-            try answers.first?.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    Issue.record("no ack")
-                    return
+            for answer in answers {
+                try readAck(answer) { _, ack in
+                    #expect(ack.status == .busy && ack.echo == .nonce(nonce))
                 }
-                let ack = try #require(AckView(header, of: bytes))
-                #expect(ack.status == .busy && ack.echo == .nonce(nonce))
             }
             let kinds = rig.records().map(\.header.kind)
             #expect(kinds == (isAnswered ? [] : [RingRecordKind.heartbeat]), "\(nonce)")

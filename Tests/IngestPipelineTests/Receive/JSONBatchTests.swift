@@ -2,6 +2,7 @@ import IngestFormat
 import IngestPipeline
 import IngestRing
 import PipelineTestSupport
+import TestSupport
 import Testing
 
 /// Packets of JSON lines as they come to the ring.
@@ -67,13 +68,10 @@ struct JSONBatchTests {
         try rig.receive(1)
         let answers = rig.answers.take()
         #expect(answers.count == 1)
-        try answers.first?.withUnsafeBytes { bytes in
-            guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                Issue.record("no ack")
-                return
+        for answer in answers {
+            try readAck(answer) { _, ack in
+                #expect(ack.status == .diskFull && ack.echo == .sequence(5))
             }
-            let ack = try #require(AckView(header, of: bytes))
-            #expect(ack.status == .diskFull && ack.echo == .sequence(5))
         }
         #expect(rig.counters.packets(.shed) == 1)
     }

@@ -4,6 +4,7 @@ import IngestStorage
 import Logging
 import PipelineTestSupport
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import IngestPipeline
@@ -239,12 +240,7 @@ import Testing
         #expect(rig.counters.packets(.shed) > 0 && !answers.isEmpty)
         for answer in answers {
             #expect(answer.count <= PacketHeader.byteCount + payload.count)
-            try answer.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    Issue.record("no ack")
-                    return
-                }
-                let ack = try #require(AckView(header, of: bytes))
+            try readAck(answer) { _, ack in
                 #expect(ack.status == .busy && ack.credit == 0 && ack.floor == 0)
                 #expect(ack.wordCount == 1 && ack.word(0) == 0)
             }
@@ -275,12 +271,7 @@ import Testing
         #expect(answers.count == 1, "only the batch asks for acks")
         for answer in answers {
             #expect(answer.count <= batch.count)
-            try answer.withUnsafeBytes { bytes in
-                guard case .packet(let header) = PacketHeader.parse(bytes, for: .sender) else {
-                    Issue.record("no ack")
-                    return
-                }
-                let ack = try #require(AckView(header, of: bytes))
+            try readAck(answer) { _, ack in
                 #expect(ack.status == status && ack.credit == 0 && ack.floor == 0)
             }
         }

@@ -21,6 +21,15 @@ enum SampleEvents {
         }
         return try folder.write("events.ndjson", lines: chosen)
     }
+
+    /// A directory with the events in it and no daemon on it.
+    static func directory(_ options: [String] = []) throws -> TemporaryFolder {
+        let folder = try TemporaryFolder()
+        let daemon = try DaemonProcess(in: folder, options)
+        #expect(try daemon.send(file(in: folder)).code == 0)
+        #expect(daemon.stop().code == 0)
+        return folder
+    }
 }
 
 extension DaemonProcess {
