@@ -9,21 +9,6 @@ import Testing
 
     init() throws { page = try FormatPage("block") }
 
-    @Test func `The page's tables of fields are the code's`() {
-        #expect(page.fields(under: "Header") == BlockLayout.Header.fields)
-        #expect(page.fields(under: "Section table") == BlockLayout.Section.fields)
-    }
-
-    @Test func `Fields follow each other without gaps`() {
-        for (fields, byteCount) in [
-            (BlockLayout.Header.fields, BlockLayout.headerByteCountMin),
-            (BlockLayout.Section.fields, BlockLayout.sectionEntryByteCount),
-        ] {
-            #expect(zip(fields, fields.dropFirst()).allSatisfy { $0.end == $1.offset })
-            #expect(fields.last?.end == byteCount)
-        }
-    }
-
     @Test func `The page's sections are the code's`() {
         let rows = page.table(under: "Sections").map {
             "\($0["section"] ?? "") \($0["kind"] ?? "")"
@@ -43,25 +28,6 @@ import Testing
             RowAttributes.session, RowAttributes.money,
         ]
         #expect(flags == bits.map(\.trailingZeroBitCount))
-    }
-
-    @Test func `The page's limits are the code's`() {
-        let limits = [
-            "blockEventCountMax": Limits.blockEventCountMax,
-            "blockNameCountMax": Limits.blockNameCountMax,
-            "blockKeyCountMax": Limits.blockKeyCountMax,
-            "blockSenderCountMax": Limits.blockSenderCountMax,
-            "blockSequenceRangeCountMax": Limits.blockSequenceRangeCountMax,
-            "blockCheckCountMax": Limits.blockCheckCountMax,
-            "blockSectionCountMax": Limits.blockSectionCountMax,
-            "blockCommitCountMax": Limits.blockCommitCountMax,
-            "blockByteCountMax": Limits.blockByteCountMax,
-        ]
-        let rows = page.table(under: "Limits")
-        #expect(rows.count == limits.count)
-        for row in rows {
-            #expect(Int(row["value"] ?? "") == limits[row["limit"] ?? ""], "\(row)")
-        }
     }
 
     @Test func `The worked example is the golden file, byte for byte, and so is what is encoded`()

@@ -100,36 +100,4 @@ struct SegmentEnvelopeTests {
             #expect(error?.summary == "corrupt footer byte count")
         }
     }
-
-    @Test func `the tables of fields leave no gap and no overlap`() {
-        let tables: [([FormatField], Int)] = [
-            (head.fields, head.byteCount), (tail.fields, tail.byteCount),
-            (SegmentFooter.layout.fields, SegmentFooter.layout.byteCount),
-            (
-                SegmentFooter.SectionTable.Entry.layout.fields,
-                SegmentFooter.SectionTable.Entry.layout.byteCount
-            ),
-            (SegmentLayout.Block.fields, SegmentLayout.Block.byteCount),
-            (LostRange.layout.fields, LostRange.layout.byteCount),
-            (CounterLayout.PageEntry.fields, CounterLayout.PageEntry.byteCount),
-            (RunHeader.layout.fields, RunHeader.layout.byteCount),
-            (NamesRun.Header.layout.fields, NamesRun.Header.layout.byteCount),
-            (NamesLayout.PageEntry.fields, NamesLayout.PageEntry.byteCount),
-            (Manifest.layout.fields, Manifest.layout.byteCount),
-            (ShardState.layout.fields, ShardState.layout.byteCount),
-            (SealedSegment.layout.fields, SealedSegment.layout.byteCount),
-            (RunEntry.layout.fields, RunEntry.layout.byteCount),
-            (NamesRunEntry.layout.fields, NamesRunEntry.layout.byteCount),
-            (UncleanStop.layout.fields, UncleanStop.layout.byteCount),
-            (DurableMark.layout.fields, DurableMark.layout.byteCount),
-        ]
-        for (fields, byteCount) in tables {
-            var end = 0
-            for field in fields {
-                #expect(field.offset == end, "\(field)")
-                end = field.end
-            }
-            #expect(end == byteCount)
-        }
-    }
 }

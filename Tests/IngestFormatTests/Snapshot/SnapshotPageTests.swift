@@ -3,38 +3,51 @@ import IngestFormat
 import TestSupport
 import Testing
 
-/// The format pages of segments, runs, names, manifests and the mark against the code, and both against
-/// the golden files.
+/// The format pages against the code, and those of segments, runs, names, manifests and the mark against the golden files.
 struct SnapshotPageTests {
-    private static let tables: [(page: String, heading: String, fields: [FormatField])] = [
-        ("segment", "Header", SegmentHeader.layout.fields),
-        ("segment", "Footer", SegmentFooter.layout.fields),
-        ("segment", "Section table", SegmentFooter.SectionTable.Entry.layout.fields),
-        ("segment", "Blocks", SegmentLayout.Block.fields),
-        ("segment", "Lost ranges", LostRange.layout.fields),
-        ("segment", "Trailer", SegmentTrailer.layout.fields),
-        ("run", "Metadata of an expired run", ExpiredSegments.layout.fields),
-        ("run", "Metadata of a reward-days run", SealedSegments.layout.fields),
-        ("run", "Header", RunHeader.layout.fields),
-        ("run", "Page index", CounterLayout.PageEntry.fields),
-        ("names", "Header", NamesRun.Header.layout.fields),
-        ("names", "Page index", NamesLayout.PageEntry.fields),
-        ("manifest", "Head", Manifest.layout.fields),
-        ("manifest", "Shard", ShardState.layout.fields),
-        ("manifest", "Totals", LogTotals.layout.fields),
-        ("manifest", "Sealed segment", SealedSegment.layout.fields),
-        ("manifest", "Run", RunEntry.layout.fields),
-        ("manifest", "Names run", NamesRunEntry.layout.fields),
-        ("manifest", "Lost range", LostRange.layout.fields),
-        ("manifest", "Unclean stop", UncleanStop.layout.fields),
-        ("durable-mark", "File", DurableMark.layout.fields),
-        ("session-keys", "File", SessionKeys.layout.fields),
+    private typealias Table = (
+        page: String, heading: String, fields: [FormatField], byteCount: Int
+    )
+
+    private static let tables: [Table] = [
+        ("block", "Header", BlockLayout.Header.fields, BlockLayout.headerByteCountMin),
+        ("block", "Section table", BlockLayout.Section.fields, BlockLayout.sectionEntryByteCount),
+        table("segment", "Header", SegmentHeader.layout),
+        table("segment", "Footer", SegmentFooter.layout),
+        table("segment", "Section table", SegmentFooter.SectionTable.Entry.layout),
+        ("segment", "Blocks", SegmentLayout.Block.fields, SegmentLayout.Block.byteCount),
+        table("segment", "Lost ranges", LostRange.layout),
+        table("segment", "Trailer", SegmentTrailer.layout),
+        table("run", "Metadata of an expired run", ExpiredSegments.layout),
+        table("run", "Metadata of a reward-days run", SealedSegments.layout),
+        table("run", "Header", RunHeader.layout),
+        ("run", "Page index", CounterLayout.PageEntry.fields, CounterLayout.PageEntry.byteCount),
+        table("names", "Header", NamesRun.Header.layout),
+        ("names", "Page index", NamesLayout.PageEntry.fields, NamesLayout.PageEntry.byteCount),
+        table("manifest", "Head", Manifest.layout),
+        table("manifest", "Shard", ShardState.layout),
+        table("manifest", "Totals", LogTotals.layout),
+        table("manifest", "Sealed segment", SealedSegment.layout),
+        table("manifest", "Run", RunEntry.layout),
+        table("manifest", "Names run", NamesRunEntry.layout),
+        table("manifest", "Lost range", LostRange.layout),
+        table("manifest", "Unclean stop", UncleanStop.layout),
+        table("durable-mark", "File", DurableMark.layout),
+        table("session-keys", "File", SessionKeys.layout),
     ]
 
+    private static func table<Value>(
+        _ page: String, _ heading: String, _ layout: Layout<Value>
+    ) -> Table {
+        (page, heading, layout.fields, layout.byteCount)
+    }
+
     @Test(arguments: Self.tables.indices)
-    func `a page's table of fields is the code's`(index: Int) throws {
-        let (page, heading, fields) = Self.tables[index]
+    func `a page's table of fields is the code's, without gap or overlap`(index: Int) throws {
+        let (page, heading, fields, byteCount) = Self.tables[index]
         #expect(try FormatPage(page).fields(under: heading) == fields, "\(page), \(heading)")
+        #expect(fields.first?.offset == 0 && fields.last?.end == byteCount)
+        #expect(zip(fields, fields.dropFirst()).allSatisfy { $0.end == $1.offset })
     }
 
     @Test func `the sections, tables and columns of the pages are the code's`() throws {
@@ -58,6 +71,15 @@ struct SnapshotPageTests {
     }
 
     private static let limits: [String: Int] = [
+        "blockEventCountMax": Limits.blockEventCountMax,
+        "blockNameCountMax": Limits.blockNameCountMax,
+        "blockKeyCountMax": Limits.blockKeyCountMax,
+        "blockSenderCountMax": Limits.blockSenderCountMax,
+        "blockSequenceRangeCountMax": Limits.blockSequenceRangeCountMax,
+        "blockCheckCountMax": Limits.blockCheckCountMax,
+        "blockSectionCountMax": Limits.blockSectionCountMax,
+        "blockCommitCountMax": Limits.blockCommitCountMax,
+        "blockByteCountMax": Limits.blockByteCountMax,
         "segmentByteCountMin": Limits.segmentByteCountMin,
         "segmentByteCountMax": Limits.segmentByteCountMax,
         "segmentBlockCountMax": Limits.segmentBlockCountMax,
@@ -97,13 +119,18 @@ struct SnapshotPageTests {
         "manifestUncleanStopCountMax": Limits.manifestUncleanStopCountMax,
     ]
 
-    @Test(arguments: ["segment", "run", "names", "manifest"])
-    func `the limits of a page are the code's`(name: String) throws {
-        let rows = try FormatPage(name).table(under: "Limits")
-        #expect(!rows.isEmpty)
-        for row in rows {
-            #expect(Int(row["value"] ?? "") == Self.limits[row["limit"] ?? ""], "\(row)")
+    @Test func `the limits of the pages are the code's, and none is on no page`() throws {
+        var found: Set<String> = []
+        for name in ["block", "segment", "run", "names", "manifest"] {
+            let rows = try FormatPage(name).table(under: "Limits")
+            #expect(!rows.isEmpty, "\(name)")
+            for row in rows {
+                let limit = row["limit"] ?? ""
+                #expect(Int(row["value"] ?? "") == Self.limits[limit], "\(row)")
+                found.insert(limit)
+            }
         }
+        #expect(found == Set(Self.limits.keys))
     }
 
     private static let block: [UInt8]? = try? Repository.fixture("v1/block.bin")
