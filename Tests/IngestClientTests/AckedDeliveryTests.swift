@@ -289,27 +289,6 @@ struct AckedDeliveryTests {
         #expect(wrong.failure == .notListening(address: "x:1"))
     }
 
-    @Test func `A receiver that starts again is waited for, and the rest goes on`() {
-        let rig = Rig()
-        rig.ack(floor: 0)
-        rig.sendPackets(3)
-        _ = rig.network.take()
-        rig.network.fail(with: .notListening(address: "x:1"))
-        rig.sendPackets(3)
-        rig.pass(20 * Self.second)
-        #expect(rig.failure == nil)
-        rig.network.fail(with: nil)
-        rig.pass(2 * Self.second)
-        rig.answer(floor: 0)
-        rig.pass(Self.second)
-        #expect(Set(rig.takeSequences()) == [0])
-        rig.ack(floor: 1)
-        rig.pass(Self.second)
-        #expect(Set(rig.takeSequences()) == Set(1..<6))
-        rig.answer(floor: 6)
-        #expect(rig.isDrained)
-    }
-
     // MARK: Bounds, ids, tags
 
     @Test func `As much is taken as may be unacked, and more after an ack`() {

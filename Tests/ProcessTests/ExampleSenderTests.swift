@@ -37,8 +37,15 @@ extension ProcessSuite {
             #expect(ended.code == 0, "\(ended.errors)")
             try network.check(example == .python ? nil : EventModel(lines))
             let reader = network.reader
-            let totals = try reader.totals()
             if example == .python {
+                let row = try #require(
+                    try Reader.rows(of: reader.run("reward", "python-reward").output).first)
+                #expect(row["businessId"] as? String == "python-business")
+                #expect(row["impressions"] as? Int == 400 && row["clicks"] as? Int == 150)
+                #expect(row["viewableImpressions"] as? Int == 400)
+                #expect(row["redemptions"] as? Int == 50 && row["revenue"] as? String == "625.00")
+                #expect(try reader.status().events["malformed"] == 0)
+                let totals = try reader.totals()
                 #expect(totals["impressions"] == 400 && totals["clicks"] == 150)
                 #expect(totals["redemptions"] == 50)
             }

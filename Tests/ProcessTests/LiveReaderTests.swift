@@ -13,6 +13,7 @@ extension ProcessSuite {
             private struct State {
                 var problems: [String] = []
                 var readCount = 0
+                var programCount = 0
                 var lookedInside = false
                 var isOver = false
             }
@@ -20,11 +21,13 @@ extension ProcessSuite {
 
             var problems: [String] { state.withLock { $0.problems } }
             var readCount: Int { state.withLock { $0.readCount } }
+            var programCount: Int { state.withLock { $0.programCount } }
             /// Whether a reader met a generation whose runs covered part of a segment.
             var lookedInside: Bool { state.withLock { $0.lookedInside } }
             var isOver: Bool { state.withLock { $0.isOver } }
 
             func end() { state.withLock { $0.isOver = true } }
+            func countProgram() { state.withLock { $0.programCount += 1 } }
             func add(_ problem: String) { state.withLock { $0.problems.append(problem) } }
             func count(isInside: Bool) {
                 state.withLock {
@@ -65,6 +68,30 @@ extension ProcessSuite {
             }
         }
 
+        /// The same by programs: each ends with 0, and no counter of a reward is less than it was before.
+        private static func run(_ reader: Reader, _ watch: Watch) {
+            var last: [String: [String: Int]] = [:]
+            while !watch.isOver {
+                do {
+                    let rewards = try reader.run("rewards", "--format", "ndjson")
+                    let counts = try EventModel.counts(of: rewards.output)
+                    for (id, columns) in last {
+                        for (column, count) in columns where counts[id]?[column] ?? 0 < count {
+                            watch.add("\(column) of \(id) fell")
+                        }
+                    }
+                    last = counts
+                    let verified = try reader.run("verify")
+                    for ended in [rewards, verified] where ended.code != 0 {
+                        watch.add("\(ended.code): \(ended.output) \(ended.errors)")
+                    }
+                    watch.countProgram()
+                } catch {
+                    watch.add("\(error)")
+                }
+            }
+        }
+
         @Test func `counters never fall, and every cut adds up, whatever the daemon does`() throws {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(
@@ -77,19 +104,21 @@ extension ProcessSuite {
                     Self.read(data, watch)
                 }
             }
-            let sent = try daemon.send(file, rate: 4_000)
             let reader = Reader(folder: folder)
+            DispatchQueue.global().async(group: group) { Self.run(reader, watch) }
+            let sent = try daemon.send(file, rate: 4_000)
             let isVisible = try eventually {
                 try reader.sees(
                     impressions: SampleEvents.impressionCount, clicks: SampleEvents.clickCount)
             }
+            let isVerified = eventually { watch.programCount > 10 }
             let ended = daemon.stop()
             let newest = try #require(folder.files(ending: ".manifest").last)
             watch.end()
             group.wait()
             #expect(sent.code == 0 && isVisible && ended.code == 0, "\(ended.errors)")
             #expect(watch.problems.prefix(5) == [])
-            #expect(watch.readCount > 2 && watch.lookedInside)
+            #expect(watch.readCount > 2 && watch.lookedInside && isVerified)
             // The clean end makes one; how many more there are is up to the speed of the machine.
             let generation = Int(newest.prefix(10)) ?? 0
             #expect(generation >= 2)

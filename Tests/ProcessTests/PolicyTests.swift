@@ -104,16 +104,6 @@ extension ProcessSuite {
             #expect(try reader.run("verify").code == 0)
         }
 
-        @Test func `events of another age than allowed are refused, and leave no name`() throws {
-            let lines = [
-                Self.line("click", at: "2019-11-24T00:00:00Z"),
-                Self.line("click", at: "2100-01-01T00:00:00Z"),
-            ]
-            let found = try count(lines, ["--max-event-age-seconds", "604800"])
-            #expect(found.events == ["too_old": 1, "too_early": 1])
-            #expect(found.rowCount == 0 && found.days.isEmpty)
-        }
-
         @Test func `sessions and rates count as the options say`() throws {
             let session = ",\"sessionId\":\"s-1\""
             let lines =

@@ -163,6 +163,13 @@ extension ProcessSuite {
                 #expect(isTold, "\(name): \(daemon.log)")
             }
             #expect(daemon.stop().code == 0)
+            // Nor do they leave a row or a name.
+            let reader = Reader(folder: folder)
+            let status = try reader.status()
+            let refused = ["too_old": 1, "too_early": 1, "malformed": 1]
+            #expect(status.events.filter { $0.value > 0 } == refused)
+            #expect(try status.rows == 0 && reader.run("days").output.isEmpty)
+            #expect(try reader.run("verify").code == 0)
         }
 
         @Test func `what is refused leaves no text of its sender unescaped in the log`() throws {

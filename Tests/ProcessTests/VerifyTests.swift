@@ -160,39 +160,5 @@ extension ProcessSuite {
             let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
             return try TestSupport.run("ingest-reader", arguments, in: folder, output: full).code
         }
-
-        @Test func `readers and verify are right beside a daemon that receives`() throws {
-            let folder = try TemporaryFolder()
-            let daemon = try DaemonProcess(
-                in: folder,
-                ["--segment-bytes-max", "65536", "--compact-interval-seconds", "1"])
-            let reader = Reader(folder: folder)
-            let sender = try Running(
-                "ingest-send",
-                ["--to", daemon.address, "--rate", "5000", try SampleEvents.file(in: folder)],
-                in: folder)
-            var seen: [String: [String: Int]] = [:]
-            for round in 1...25 {
-                let rewards = try reader.run("rewards", "--format", "ndjson")
-                #expect(rewards.code == 0, "round \(round): \(rewards.errors)")
-                let counts = try EventModel.counts(of: rewards.output)
-                for (id, columns) in seen {
-                    for (column, count) in columns {
-                        #expect(counts[id]?[column] ?? 0 >= count, "\(column) of \(id) fell")
-                    }
-                }
-                seen = counts
-                let verified = try reader.run("verify")
-                #expect(verified.code == 0, "round \(round): \(verified.output)")
-            }
-            #expect(sender.end().code == 0)
-            let isComplete = try eventually {
-                try reader.sees(
-                    impressions: SampleEvents.impressionCount, clicks: SampleEvents.clickCount)
-            }
-            #expect(isComplete)
-            #expect(daemon.stop().code == 0)
-            #expect(try reader.run("verify").code == 0)
-        }
     }
 }
