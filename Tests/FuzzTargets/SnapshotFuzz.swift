@@ -157,6 +157,7 @@ private struct RowList: Equatable {
 
 /// Checksums made right, as far as what they cover is there.
 private enum Reseal {
+    /// The last section is as long as there are bytes for it; what is not compressed has the length that is stored.
     static func footer(_ bytes: [UInt8]) -> [UInt8] {
         let field = SegmentFooter.SectionTable.Entry.layout
         let head = SegmentFooter.layout.byteCount
@@ -168,8 +169,15 @@ private enum Reseal {
         var offset = covered + 4
         for section in 0..<count {
             let entry = head + section * field.byteCount
-            let end = offset + Int(bytes.number(field.storedByteCount, at: entry))
-            guard end <= bytes.count else { break }
+            let left = UInt64(bytes.count - offset)
+            let stored =
+                section == count - 1 ? left : bytes.number(field.storedByteCount, at: entry)
+            guard stored <= left else { break }
+            let end = offset + Int(stored)
+            bytes.put(stored, field.storedByteCount, at: entry)
+            if bytes.number(field.encoding, at: entry) == 0 {
+                bytes.put(stored, field.rawByteCount, at: entry)
+            }
             bytes.put(Checksum.crc32c(bytes[offset..<end]), at: entry + field.checksum.offset)
             offset = end
         }

@@ -6,7 +6,7 @@ enum SnapshotSample {
     static let directory = DirectoryID(rawValue: 7)
     static let hash = KeyedHash(key: InlineArray(repeating: 3))
     static let cut = LogPosition(segment: SegmentNumber(rawValue: 3), blockCount: 2)
-    private static let footerOffset: UInt64 = 4_096
+    private static let footerOffset = SegmentLayout.blocksOffset + 2_048
 
     static let counters: CounterTable = {
         var encoder = CounterTableEncoder(hasDay: true)
@@ -27,7 +27,7 @@ enum SnapshotSample {
         var footer = SegmentFooter(header: header, headerChecksum: 4, sealedAt: 2)
         footer.blocks = (0..<2).map { ordinal in
             BlockIndexEntry(
-                ordinal: ordinal, offset: 128 + UInt64(ordinal) * 1_024,
+                ordinal: ordinal, offset: SegmentLayout.blocksOffset + UInt64(ordinal) * 1_024,
                 summary: BlockSummary(
                     byteCount: 512, headerChecksum: ordinal, rowCount: 2, minTimestamp: 5,
                     maxTimestamp: 6, firstName: NameOrdinal(rawValue: 3 + ordinal), nameCount: 1,
@@ -48,17 +48,37 @@ enum SnapshotSample {
         entry.packets[0] = 2
         entry.events[0] = 4
         entry.sequences = [0...0, 5...9]
+        entry.seen = 5...7
+        (entry.window.start, entry.window.floor, entry.window.keyID) = (0, 5, 3)
+        (entry.window.missingCount, entry.window.asksForAcks) = (4, true)
         footer.ledger = [entry]
+        entry.checks = [1, 2, 3, 4, 5, 6]
+        var expired = LedgerEntry(
+            key: SenderKey(
+                kind: .framed, sender: SenderID(rawValue: 9), epoch: SenderEpoch(rawValue: 1)))
+        expired.window.isExpired = true
+        footer.windows.apply([entry, expired], at: 7)
+        footer.attributions = AttributionList(sorted: [
+            Attribution(key: 0, campaign: 3, source: 0),
+            Attribution(key: 0, campaign: 4, source: Attribution.other),
+        ])
         footer.lost = [lost]
         return footer
     }()
 
     private static let lost = LostRange(
-        segment: cut.segment, firstBlock: 2, blockCount: 1, offset: 2_000, byteCount: 100,
+        segment: cut.segment, firstBlock: 2, blockCount: 1,
+        offset: SegmentLayout.blocksOffset + 1_800, byteCount: 100,
         rowCount: nil, names: 5..<5, keys: 1..<1)
 
-    static let footerBytes = Array(
-        footer.encode(at: footerOffset).bytes.dropLast(SegmentTrailer.byteCount))
+    static let footerBytes: [UInt8] = {
+        let bytes = Array(
+            footer.encode(at: footerOffset).bytes.dropLast(SegmentTrailer.byteCount))
+        precondition(
+            (try? SegmentFooter.decode(bytes, trailer: trailer(of: bytes))) == footer,
+            "the sample of a footer")
+        return bytes
+    }()
 
     /// The trailer that belongs to these bytes.
     static func trailer(of bytes: [UInt8]) -> SegmentTrailer {
