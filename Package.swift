@@ -2,7 +2,7 @@
 import PackageDescription
 
 /// The test suite takes five times as long without: debug builds with checks, and optimised. The Makefile asks for it; who
-/// depends on the libraries may not get such flags. Why not all tests have it: docs/decisions/0059.
+/// depends on the libraries may not get such flags. Why the tests themselves do not have it, but for one: docs/decisions/0059.
 let optimised: [SwiftSetting] =
     Context.environment["INGESTD_OPTIMISED"] == "1"
     ? [.unsafeFlags(["-O"], .when(configuration: .debug))] : []

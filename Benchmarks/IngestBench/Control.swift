@@ -83,7 +83,7 @@ final class NullReceiver: Sendable {
         var any = ingest_address()
         var bound = ingest_address()
         // SAFETY: each call reads or writes one address of ours.
-        unsafe ingest_address_resolve("127.0.0.1", 0, 0, &any)
+        unsafe ingest_address_resolve("127.0.0.1", 0, nil, false, &any)
         socket = unsafe ingest_udp_bind(&any, 20)
         guard socket >= 0 else { throw BenchFailure("bind: errno \(-socket)") }
         unsafe ingest_udp_address(socket, &bound)

@@ -68,7 +68,7 @@ final class PathProxy: Sendable {
         var any = ingest_address()
         var bound = ingest_address()
         // SAFETY: each call reads or writes one address of ours.
-        unsafe ingest_address_resolve("127.0.0.1", 0, 0, &any)
+        unsafe ingest_address_resolve("127.0.0.1", 0, nil, false, &any)
         front = unsafe ingest_udp_bind(&any, 20)
         guard front >= 0 else { throw BenchFailure("bind: errno \(-front)") }
         unsafe ingest_udp_address(front, &bound)

@@ -150,16 +150,21 @@ static void leave_from(const struct local *local, struct msghdr *header, union l
 
 // MARK: Addresses
 
-int ingest_address_resolve(const char *host, uint16_t port, uint32_t number, struct ingest_address *address) {
+int ingest_address_resolve(
+    const char *host, uint16_t port, const struct ingest_address *kept, bool moves_on,
+    struct ingest_address *address) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV}, *list;
     char service[8];
     snprintf(service, sizeof service, "%u", port);
     int code = getaddrinfo(host, service, &hints, &list);
     if (code != 0) return code;
-    uint32_t count = 0;
-    for (struct addrinfo *each = list; each; each = each->ai_next) count++;
-    struct addrinfo *chosen = list;
-    for (number %= count; number > 0; number--) chosen = chosen->ai_next;
+    const struct addrinfo *chosen = list;
+    for (const struct addrinfo *each = list; kept && each; each = each->ai_next) {
+        if (each->ai_addrlen != kept->byte_count || memcmp(each->ai_addr, kept->bytes, kept->byte_count) != 0) continue;
+        if (!moves_on) chosen = each;
+        else if (each->ai_next) chosen = each->ai_next;
+        break;
+    }
     keep(address, chosen->ai_addr, chosen->ai_addrlen);
     freeaddrinfo(list);
     return 0;

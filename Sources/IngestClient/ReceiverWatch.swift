@@ -155,25 +155,34 @@ public struct ReceiverProbe: Equatable, Sendable {
     ///   - address: HOST:PORT.
     ///   - sender: whose key it is; `nil` is that of the key, or any.
     ///
+    /// Of a name with several addresses the first on which anybody listens.
+    ///
     /// **Errors** `ClientError.noAnswer` after 5 s: nobody is there, or the key is none of the receiver's, which does not say
     /// which; `badAddress`, `unresolved`, `notListening`, `socket`.
     /// **Cost** Five round trips; blocks the thread.
     public static func ask(
         _ address: String, sender: UInt64? = nil, key: EventSender.Key? = nil
     ) throws(ClientError) -> ReceiverProbe {
-        do throws(ClientError) {
-            return try ask(address, number: 0, sender: sender, key: key)
-        } catch {
-            // On another address of the name somebody may listen.
-            guard case .notListening = error else { throw error }
+        var (tried, failure): ([ingest_address], ClientError?) = ([], nil)
+        while true {
+            let transport = try UDPTransport(address: address, behind: tried.last)
+            guard let peer = transport.peer, !tried.contains(where: { $0.isSame(as: peer) }) else {
+                throw failure ?? .notListening(address: address)
+            }
+            do throws(ClientError) {
+                return try ask(transport, address, sender: sender, key: key)
+            } catch {
+                // On another address of the name somebody may listen.
+                guard error.isTemporary else { throw error }
+                failure = failure ?? error
+                tried.append(peer)
+            }
         }
-        return try ask(address, number: 1, sender: sender, key: key)
     }
 
     private static func ask(
-        _ address: String, number: UInt32, sender: UInt64?, key: EventSender.Key?
+        _ transport: UDPTransport, _ address: String, sender: UInt64?, key: EventSender.Key?
     ) throws(ClientError) -> ReceiverProbe {
-        let transport = try UDPTransport(address: address, number: number)
         let identity = SenderIdentity(
             sender: SenderID(rawValue: sender ?? key?.sender ?? .random(in: 1...UInt64.max)),
             epoch: SenderIdentity.epoch(

@@ -143,11 +143,12 @@ extension SenderStream {
         }
         timers.networkError = error.orBetter(timers.networkError)
         timers.quieten(now: now)
-        if timers.isReconnectDue(now: now, after: error) { reconnect() }
+        let hasNew = transport.hasNewAddress
+        if timers.isReconnectDue(now: now, after: error, hasNewAddress: hasNew) { reconnect() }
     }
 
     mutating func reconnect() {
-        transport.reconnect()
+        transport.reconnect(movesOn: timers.movesOn)
         watch.reconnected()
     }
 

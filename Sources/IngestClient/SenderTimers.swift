@@ -34,11 +34,13 @@ struct SenderTimers: Sendable {
     private var block: (since: UInt64, cause: ClientError.BlockCause)?
     var route = RouteWatch()
     private(set) var hasHeard = false
+    private let isAcked: Bool
     /// The last network error since the last ack.
     var networkError: ClientError?
 
     /// - Parameter isAcked: a heartbeat leaves first; else none before there is a packet to tell of.
     init(now: UInt64, isAcked: Bool) {
+        self.isAcked = isAcked
         heartbeatAt = isAcked ? now : .max
         heardAt = now
     }
@@ -143,11 +145,17 @@ struct SenderTimers: Sendable {
 
     /// Whether to connect again after an error of the network: there was no route for some seconds, or nobody listens where
     /// nobody has answered yet, as at one of several addresses of a name.
-    mutating func isReconnectDue(now: UInt64, after error: ClientError) -> Bool {
-        let isDue = route.isReconnectDue(now: now, lacksRoute: error.isUnreachable)
-        if case .notListening = error { return !hasHeard }
-        return isDue
+    mutating func isReconnectDue(
+        now: UInt64, after error: ClientError, hasNewAddress: Bool
+    ) -> Bool {
+        if case .notListening = error, isAcked, !hasHeard {
+            return route.isReconnectDue(now: now, refusedBut: hasNewAddress)
+        }
+        return route.isReconnectDue(now: now, lacksRoute: error.isUnreachable)
     }
+
+    /// Whether to connect to another address of a name that has several: there is no way to this one, or nobody has answered.
+    var movesOn: Bool { !hasHeard || networkError?.isUnreachable == true }
 
     /// The part of the time since the last ack in which none could have told of packets.
     private func silenceExcess(now: UInt64) -> UInt64 {
@@ -166,8 +174,20 @@ struct RouteWatch: Sendable {
 
     private var lostSince: UInt64?
     private var silentSince: UInt64?
+    private var refusedSince: UInt64?
 
-    mutating func found() { (lostSince, silentSince) = (nil, nil) }
+    mutating func found() { (lostSince, silentSince, refusedSince) = (nil, nil, nil) }
+
+    /// Whether to connect again where nobody listens: at once, to another address as soon as one is known.
+    mutating func isReconnectDue(now: UInt64, refusedBut hasNewAddress: Bool) -> Bool {
+        if !hasNewAddress, let refusedSince,
+            now - min(now, refusedSince) < Self.reconnectInterval
+        {
+            return false
+        }
+        refusedSince = now
+        return true
+    }
 
     /// Whether to connect again, since nothing was heard for too long: sooner to a new address, but long enough for answers to
     /// have come from the last one, as of a name with several.

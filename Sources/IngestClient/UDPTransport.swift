@@ -20,9 +20,10 @@ package protocol DatagramTransport: AnyObject, Sendable {
     /// Chooses route and own address anew: those of the socket may be gone. Where there is none, each `send` throws an error
     /// that `isUnreachable` until this has been called again and has found one.
     ///
-    /// It also begins to look the name up again, without waiting: `hasNewAddress` then. Each look takes another address of a
-    /// name that has several: nobody may listen on the one, or there may be no way to it.
-    func reconnect()
+    /// It also begins to look the name up again, without waiting: `hasNewAddress` then, which the next call takes.
+    /// - Parameter movesOn: of a name with several addresses to the next one: nobody may listen on this one, or there may be
+    ///   no way to it. Else it stays for as long as the name has it.
+    func reconnect(movesOn: Bool)
 
     /// Whether the name has another address than the one that is connected to, which `reconnect` takes.
     var hasNewAddress: Bool { get }
@@ -54,21 +55,24 @@ package final class UDPTransport: DatagramTransport {
     private let resolve: Resolver
     private let route: Mutex<Route>
 
-    /// A name's address; of several that of a number, modulo as many as there are. May take as long as the resolver's time
-    /// limits.
-    package typealias Resolver =
-        @Sendable (HostPort, UInt32) -> Result<
-            ingest_address, ClientError
-        >
+    /// A name's address, as `ingest_address_resolve` chooses it. May take as long as the resolver's time limits.
+    package typealias Resolver = @Sendable (Look) -> Result<ingest_address, ClientError>
+
+    package struct Look: Sendable {
+        package var parts: HostPort
+        /// That which is connected to.
+        package var kept: ingest_address?
+        package var movesOn = false
+    }
 
     private struct Route {
         /// The last that was found; `nil` as long as none was.
         var resolved: ingest_address?
         /// Found since, and not connected to yet.
         var next: ingest_address?
+        /// Whether it is another one of the name's, where the one at hand is one of them too.
+        var isMove = false
         var isResolving = false
-        /// Of the last look.
-        var number: UInt32
         /// Why the last look found none.
         var failure: ClientError?
     }
@@ -77,18 +81,19 @@ package final class UDPTransport: DatagramTransport {
     ///
     /// - Parameters:
     ///   - waitsForName: where the name has no address yet, each `send` throws that until `reconnect` has found one.
-    ///   - number: of the address that is taken first, of a name that has several.
+    ///   - last: the address behind it is taken, of a name that has several.
     ///
     /// **Errors** `badAddress`, `unresolved`, `socket`.
     package init(
-        address: String, waitsForName: Bool = false, number: UInt32 = 0, resolve: Resolver? = nil
+        address: String, waitsForName: Bool = false, behind last: ingest_address? = nil,
+        resolve: Resolver? = nil
     ) throws(ClientError) {
         guard let parts = HostPort(address), parts.port > 0 else { throw .badAddress(address) }
         (self.address, self.parts) = (address, parts)
-        let resolve = resolve ?? { Self.resolve($0, address, number: $1) }
+        let resolve = resolve ?? { Self.resolve($0, address) }
         self.resolve = resolve
-        var first = Route(number: number)
-        switch resolve(parts, number) {
+        var first = Route()
+        switch resolve(Look(parts: parts, kept: last, movesOn: true)) {
         case .success(let resolved): first.resolved = resolved
         case .failure(let error):
             guard waitsForName else { throw error }
@@ -122,31 +127,33 @@ package final class UDPTransport: DatagramTransport {
         if result == 0, error != 0 { throw failure("send", error) }
     }
 
-    package func reconnect() {
+    package func reconnect(movesOn: Bool) {
         let resolved = route.withLock { route in
-            if let next = route.next.take() { route.resolved = next }
+            if let next = route.next.take(), movesOn || !route.isMove { route.resolved = next }
             return route.resolved
         }
         if var resolved {
             // SAFETY: the address is read only. Where there still is no way, the next send says so, by EDESTADDRREQ.
             _ = unsafe ingest_udp_reconnect(socket, &resolved)
         }
-        lookUp()
+        lookUp(movesOn: movesOn)
     }
+
+    /// What it is connected to; `nil` as long as the name has no address.
+    package var peer: ingest_address? { route.withLock { $0.resolved } }
 
     package var hasNewAddress: Bool { route.withLock { $0.next != nil } }
 
     /// On a thread of its own, one at a time.
-    private func lookUp() {
-        let begun: UInt32? = route.withLock { route in
+    private func lookUp(movesOn: Bool) {
+        let begun: Look? = route.withLock { route in
             if route.isResolving { return nil }
             route.isResolving = true
-            route.number &+= 1
-            return route.number
+            return Look(parts: parts, kept: route.resolved, movesOn: movesOn)
         }
-        guard let number = begun else { return }
+        guard let look = begun else { return }
         DispatchQueue.global().async { [self] in
-            let found = resolve(parts, number)
+            let found = resolve(look)
             route.withLock { route in
                 route.isResolving = false
                 switch found {
@@ -154,6 +161,7 @@ package final class UDPTransport: DatagramTransport {
                 case .success(let address):
                     let isSame = route.resolved.map { $0.isSame(as: address) } ?? false
                     (route.next, route.failure) = (isSame ? nil : address, nil)
+                    route.isMove = movesOn
                 }
             }
         }
@@ -222,10 +230,12 @@ package final class UDPTransport: DatagramTransport {
     }
 
     static func resolve(
-        _ parts: HostPort, _ address: String, number: UInt32 = 0
+        _ look: Look, _ address: String
     ) -> Result<ingest_address, ClientError> {
-        var resolved = ingest_address()
-        let status = unsafe ingest_address_resolve(parts.host, parts.port, number, &resolved)
+        // An address without bytes is none of the name's.
+        var (resolved, kept) = (ingest_address(), look.kept ?? ingest_address())
+        let status = unsafe ingest_address_resolve(
+            look.parts.host, look.parts.port, &kept, look.movesOn, &resolved)
         if status == 0 { return .success(resolved) }
         // SAFETY: the C function returns a constant string for every status.
         let reason = unsafe String(cString: ingest_address_error(status))
@@ -234,7 +244,7 @@ package final class UDPTransport: DatagramTransport {
 }
 
 extension ingest_address {
-    fileprivate func isSame(as other: ingest_address) -> Bool {
+    func isSame(as other: ingest_address) -> Bool {
         var (one, two) = (self, other)
         // SAFETY: both are as large as their type says, and read only.
         return unsafe memcmp(&one, &two, MemoryLayout<ingest_address>.size) == 0

@@ -123,4 +123,27 @@ struct ReceiverChangeTests {
             #expect(rig.isDrained && rig.totals.packetsLost == 0)
         }
     }
+
+    @Test func `Where nobody listens another address is tried, until one has answered`() {
+        let rig = StreamRig()
+        rig.network.fail(with: .notListening(address: "x:1"))
+        rig.sendPackets(1)
+        rig.pass(Self.second)
+        #expect(rig.network.reconnectCount == 1 && rig.network.moveCount == 1)
+        rig.network.changeAddress()
+        rig.pass(Self.second)
+        #expect(rig.network.moveCount == 2)
+        rig.pass(60 * Self.second)
+        #expect((15...30).contains(rig.network.moveCount), "\(rig.network.moveCount)")
+        rig.network.fail(with: nil)
+        rig.ack(floor: 0)
+        let count = rig.network.moveCount
+        rig.network.fail(with: .notListening(address: "x:1"))
+        rig.sendPackets(1)
+        rig.pass(8 * Self.second)
+        #expect(rig.network.moveCount == count)
+        rig.network.fail(with: .socket(call: "send", address: "x:1", errno: 101))
+        rig.pass(8 * Self.second)
+        #expect(rig.network.moveCount > count)
+    }
 }

@@ -1,10 +1,11 @@
+import CIngestLinux
 import Glibc
+import IngestFormat
 import Synchronization
 import TestSupport
 import Testing
 
 @testable import IngestClient
-@testable import IngestFormat
 
 extension UDPTransport {
     fileprivate var isSegmenting: Bool { usesSegments.load(ordering: .relaxed) }
@@ -64,7 +65,7 @@ struct UDPTransportTests {
             let datagram = [UInt8](repeating: byte, count: 60)
             try transport.send(datagram.span, segmentByteCount: 60)
             #expect(receiver.datagrams(1) == [datagram])
-            transport.reconnect()
+            transport.reconnect(movesOn: false)
         }
     }
 
@@ -84,7 +85,7 @@ struct UDPTransportTests {
             }
             #expect(error?.isTemporary == true && error?.isUnreachable == true)
         }
-        transport.reconnect()
+        transport.reconnect(movesOn: false)
         try transport.send(datagram.span, segmentByteCount: 60)
         #expect(receiver.datagrams(1) == [datagram])
     }
@@ -94,12 +95,12 @@ struct UDPTransportTests {
         _ addresses: [String?]
     ) -> (resolve: UDPTransport.Resolver, count: () -> Int) {
         let looks = LookCount()
-        let resolve: UDPTransport.Resolver = { _, _ in
+        let resolve: UDPTransport.Resolver = { _ in
             let number = looks.next()
             guard let address = addresses[min(number, addresses.count - 1)] else {
                 return .failure(.unresolved(address: "shop:1", reason: "no such name"))
             }
-            return UDPTransport.resolve(HostPort(address)!, address)
+            return UDPTransport.resolved(address)
         }
         return (resolve, { looks.count })
     }
@@ -113,34 +114,41 @@ struct UDPTransportTests {
         let datagram = [UInt8](repeating: 7, count: 60)
         try transport.send(datagram.span, segmentByteCount: 60)
         #expect(old.datagrams(1) == [datagram] && !transport.hasNewAddress)
-        transport.reconnect()
+        transport.reconnect(movesOn: false)
         #expect(eventually { transport.hasNewAddress })
         // As long as it has not connected again it sends to the old one.
         try transport.send(datagram.span, segmentByteCount: 60)
         #expect(old.datagrams(1) == [datagram])
-        transport.reconnect()
+        transport.reconnect(movesOn: false)
         try transport.send(datagram.span, segmentByteCount: 60)
         #expect(new.datagrams(1) == [datagram] && !transport.hasNewAddress)
     }
 
-    @Test func `Of several addresses each look takes the next`() throws {
-        let receiver = LoopbackSocket()
-        let addresses = ["[::1]:9", "127.0.0.1:\(receiver.port)"]
-        let transport = try UDPTransport(address: "shop:1") { _, number in
-            let address = addresses[Int(number) % 2]
-            return UDPTransport.resolve(HostPort(address)!, address)
+    @Test
+    func `Of several addresses the next is taken by who moves on, and forgotten by who stays`()
+        throws
+    {
+        let receivers = [LoopbackSocket(), LoopbackSocket()]
+        let addresses = receivers.map { "127.0.0.1:\($0.port)" }
+        let transport = try UDPTransport(address: "shop:1") { look in
+            let first = UDPTransport.resolved(addresses[0])
+            guard let kept = look.kept, let isFirst = try? kept.isSame(as: first.get()) else {
+                return first
+            }
+            return isFirst == look.movesOn ? UDPTransport.resolved(addresses[1]) : first
         }
-        transport.reconnect()
-        #expect(eventually { transport.hasNewAddress })
-        transport.reconnect()
         let datagram = [UInt8](repeating: 7, count: 60)
-        try transport.send(datagram.span, segmentByteCount: 60)
-        #expect(receiver.datagrams(1) == [datagram])
-        #expect(eventually { transport.hasNewAddress })
-        // Of one address each number is that one.
-        for number in [0, 1, 2, .max] as [UInt32] {
-            let found = UDPTransport.resolve(HostPort("[::1]:9")!, "", number: number)
-            #expect((try? found.get()) != nil)
+        for (movesOn, isSecond) in [(true, false), (false, false), (true, false), (true, true)] {
+            transport.reconnect(movesOn: movesOn)
+            #expect(eventually { transport.hasNewAddress == movesOn })
+            try transport.send(datagram.span, segmentByteCount: 60)
+            #expect(receivers[isSecond ? 1 : 0].datagrams(1) == [datagram])
+        }
+        // A name with one address has no other.
+        let (one, kept) = (UDPTransport.resolved("[::1]:9"), UDPTransport.resolved("[::1]:8"))
+        for kept in [try one.get(), try kept.get()] {
+            let look = UDPTransport.Look(parts: HostPort("[::1]:9")!, kept: kept, movesOn: true)
+            #expect(try UDPTransport.resolve(look, "").get().isSame(as: one.get()))
         }
     }
 
@@ -154,7 +162,7 @@ struct UDPTransportTests {
             // One look at a time: the one before may be about to end.
             #expect(
                 eventually {
-                    transport.reconnect()
+                    transport.reconnect(movesOn: false)
                     return count() >= look
                 })
             #expect(!transport.hasNewAddress)
@@ -171,7 +179,7 @@ struct UDPTransportTests {
             let (resolve, _) = Self.names([nil, found])
             let unresolved = ClientError.unresolved(address: "shop:1", reason: "no such name")
             #expect(throws: unresolved) {
-                try UDPTransport(address: "shop:1", resolve: { _, _ in .failure(unresolved) })
+                try UDPTransport(address: "shop:1", resolve: { _ in .failure(unresolved) })
             }
             let transport = try UDPTransport(
                 address: "shop:1", waitsForName: true, resolve: resolve)
@@ -180,9 +188,9 @@ struct UDPTransportTests {
                 try transport.send(datagram.span, segmentByteCount: 60)
             }
             #expect(error == unresolved && unresolved.isTemporary && unresolved.isUnreachable)
-            transport.reconnect()
+            transport.reconnect(movesOn: false)
             #expect(eventually { transport.hasNewAddress })
-            transport.reconnect()
+            transport.reconnect(movesOn: false)
             try transport.send(datagram.span, segmentByteCount: 60)
             if found.hasPrefix("1") { #expect(receiver.datagrams(1) == [datagram]) }
         }
@@ -214,5 +222,11 @@ extension LoopbackSocket {
     /// What has arrived: over loopback, all that was sent before.
     fileprivate func datagrams(_ count: Int) -> [[UInt8]] {
         (0..<count).map { _ in receive()?.bytes ?? [] }
+    }
+}
+
+extension UDPTransport {
+    fileprivate static func resolved(_ address: String) -> Result<ingest_address, ClientError> {
+        resolve(Look(parts: HostPort(address)!), address)
     }
 }

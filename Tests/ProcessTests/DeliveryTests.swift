@@ -36,6 +36,25 @@ extension ProcessSuite {
             try network.check(EventModel(SampleEvents.lines))
         }
 
+        @Test(.enabled(if: SmallDisk.canMount, "a hosts file of its own needs root"))
+        func `of two addresses of a name the one is taken on which the daemon listens`() throws {
+            let folder = try TemporaryFolder()
+            let daemon = try DaemonProcess(in: folder)
+            let hosts = try folder.write("hosts", "::1 shop\n127.0.0.1 shop\n")
+            let file = try folder.write("event.ndjson", HandSender.line(1) + "\n")
+            for arguments in [["check"], [file]] {
+                let ended = try run(
+                    "/usr/bin/unshare",
+                    [
+                        "-m", "/bin/sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\"",
+                        hosts, Programs.path("ingest-send"),
+                    ] + arguments + ["--to", "shop:\(daemon.port)"], in: folder)
+                #expect(ended.code == 0, "\(ended.errors)")
+            }
+            #expect(daemon.stop().code == 0)
+            #expect(try Reader(folder: folder).status().rows == 1)
+        }
+
         @Test func `S3: without acks every packet is sent once, and the ledger has them all`()
             throws
         {

@@ -134,7 +134,8 @@ extension ProcessSuite {
             #expect(try Reader(folder: folder).run("verify").code == 0)
         }
 
-        @Test func `with too few descriptors to hear a signal it does not start`() throws {
+        @Test func `with too few descriptors for signals, or for merges, it does not start`() throws
+        {
             let folder = try TemporaryFolder()
             let start = "'\(Programs.path("ingestd"))' --data '\(folder.data)' --udp 127.0.0.1:0"
             for count in [8, 12, 127] {

@@ -12,9 +12,12 @@ struct ingest_address {
     uint8_t bytes[28];
 };
 
-// getaddrinfo's list and its sockaddr casts. A name or a number (IPv6 without brackets), for UDP; of several
-// addresses that of this number, modulo as many as there are. 0, or an EAI_ code.
-int ingest_address_resolve(const char *host, uint16_t port, uint32_t number, struct ingest_address *address);
+// getaddrinfo's list and its sockaddr casts. A name or a number (IPv6 without brackets), for UDP. 0, or an
+// EAI_ code. Of several addresses it is `kept` where that is one of them (NULL: none is), else the first; or, where
+// `moves_on`, the one behind `kept`, the first again behind the last.
+int ingest_address_resolve(
+    const char *host, uint16_t port, const struct ingest_address *kept, bool moves_on,
+    struct ingest_address *address);
 // The text of that code.
 const char *ingest_address_error(int code);
 // sockaddr casts. HOST:PORT with IPv6 in brackets, terminated, cut to the capacity.

@@ -28,7 +28,7 @@ package struct SequenceWindow: Sendable, Hashable {
     /// The lowest sequence that is not final.
     package private(set) var floor: UInt64
     /// One more than the highest that arrived or that the floor passed.
-    package internal(set) var end: UInt64
+    package private(set) var end: UInt64
     /// Sequences that arrived.
     package private(set) var arrivedCount: UInt64 = 0
     /// Sequences that the floor passed before they came.

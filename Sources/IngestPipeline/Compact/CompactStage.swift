@@ -3,9 +3,8 @@ import IngestCounting
 import IngestFormat
 import IngestStorage
 
-/// Folds durable blocks into the counters of the live segment, the memtable of the log-structured merge; seals
-/// segments and publishes them as snapshots. Readers fold what comes after. Owned by the compact queue; `step` is
-/// one turn of its loop.
+/// Folds durable blocks into the counters of the live segment, the memtable of the log-structured merge; seals segments and
+/// publishes them as snapshots. Readers fold what comes after. Owned by the compact queue; `step` is one turn of its loop.
 ///
 /// `@unchecked Sendable`: it is moved whole to its queue and shares nothing but its links, which are.
 ///
@@ -219,6 +218,7 @@ package struct CompactStage<Files: FileSystem, Clock: IngestClock>: ~Copyable, @
     // MARK: Merges
 
     private mutating func orderMerge() {
+        retention.look()
         guard publisher.mayOrderMerge else { return }
         // What expires makes room, and must have its turn while counters find none.
         let due = mayRetry ? retention.due(in: publisher.manifest) : []

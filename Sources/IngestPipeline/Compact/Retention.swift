@@ -17,8 +17,10 @@ struct Retention<Clock: IngestClock> {
     private let calendar: BusinessCalendar
     private let clock: Clock
     private var wallClock: RetentionClock<Clock>
-    /// When ages are looked at next.
+    /// When the clock is looked at next.
     private var nextLookNanoseconds: UInt64
+    /// By the last look, until the segments have been held against it.
+    private var age: RetentionAge?
     /// The generation whose bytes were added up last.
     private var measured: Generation?
     private var backoff = Backoff(milliseconds: 500, most: 60_000)
@@ -48,15 +50,18 @@ struct Retention<Clock: IngestClock> {
             + "with --accept-clock"
     }
 
+    /// Looks at the clock, once a minute: also while nothing can expire, for a step is one since the look before.
+    mutating func look() {
+        let now = clock.monotonicNanoseconds()
+        guard policy.dayCountMax > 0, now >= nextLookNanoseconds else { return }
+        age = RetentionAge(policy, now: wallClock.wallMicroseconds(), calendar: calendar)
+        nextLookNanoseconds = now &+ Self.lookNanoseconds
+    }
+
     /// The oldest segments that are to expire. The last sealed segment stays, whatever its
     /// age: its footer has the windows of the senders.
     mutating func due(in manifest: Manifest) -> ArraySlice<SealedSegment> {
         let now = clock.monotonicNanoseconds()
-        if manifest.sealed.count <= 1, policy.dayCountMax > 0, now >= nextLookNanoseconds {
-            // Nothing can be due, but a step of the clock is one since it was looked at last.
-            _ = wallClock.wallMicroseconds()
-            nextLookNanoseconds = now &+ Self.lookNanoseconds
-        }
         guard manifest.sealed.count > 1, backoff.nanosecondsLeft(at: now) == 0,
             now >= restsUntilNanoseconds
         else { return [] }
@@ -65,11 +70,7 @@ struct Retention<Clock: IngestClock> {
             excess = policy.excessByteCount(of: manifest)
             measured = manifest.generation
         }
-        var age: RetentionAge?
-        if policy.dayCountMax > 0, now >= nextLookNanoseconds {
-            age = RetentionAge(policy, now: wallClock.wallMicroseconds(), calendar: calendar)
-            nextLookNanoseconds = now &+ Self.lookNanoseconds
-        }
+        defer { age = nil }
         guard excess > 0 || age != nil else { return [] }
         let segments = manifest.sealed.dropLast()
         var (byteCount, end): (UInt64, Int) = (0, segments.startIndex)

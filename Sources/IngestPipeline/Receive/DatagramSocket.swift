@@ -191,7 +191,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         var raw = ingest_address()
         // SAFETY: the text is terminated and lives through the call, which writes one address.
         let code = unsafe parts.host.withCString {
-            unsafe ingest_address_resolve($0, parts.port, 0, &raw)
+            unsafe ingest_address_resolve($0, parts.port, nil, false, &raw)
         }
         guard code == 0 else {
             let reason = unsafe String(cString: ingest_address_error(code))
@@ -203,7 +203,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
     package static func loopback(port: UInt16) -> SocketAddress {
         var raw = ingest_address()
         // SAFETY: the call writes one address; it finds a number without asking anybody.
-        let code = unsafe ingest_address_resolve("127.0.0.1", port, 0, &raw)
+        let code = unsafe ingest_address_resolve("127.0.0.1", port, nil, false, &raw)
         precondition(code == 0)
         return SocketAddress(raw)
     }

@@ -84,7 +84,7 @@ final class DatagramSocket: Sendable {
         var address = ingest_address()
         // SAFETY: the text is terminated and lives through the call, which writes one address.
         let code = unsafe parts.host.withCString {
-            unsafe ingest_address_resolve($0, parts.port, 0, &address)
+            unsafe ingest_address_resolve($0, parts.port, nil, false, &address)
         }
         if code != 0 {
             // SAFETY: a text for every code, copied at once.

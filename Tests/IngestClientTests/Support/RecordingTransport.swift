@@ -44,7 +44,7 @@ final class RecordingTransport: DatagramTransport {
 
     var hasNewAddress: Bool { false }
 
-    func reconnect() { state.withLock { $0.reconnectCount += 1 } }
+    func reconnect(movesOn: Bool) { state.withLock { $0.reconnectCount += 1 } }
 
     var reconnectCount: Int { state.withLock { $0.reconnectCount } }
 

@@ -11,6 +11,7 @@ final class SimulatedNetwork: DatagramTransport {
         /// Datagrams of each call that leave although it fails.
         var partCount = 0
         var reconnectCount = 0
+        var moveCount = 0
         var hasNewAddress = false
         var hasRoute = true
         /// Whether the socket's own address has gone: what it sends arrives, and nobody hears the answers.
@@ -53,8 +54,9 @@ final class SimulatedNetwork: DatagramTransport {
     /// As a name that is given another address.
     func changeAddress() { state.withLock { $0.hasNewAddress = true } }
 
-    func reconnect() {
+    func reconnect(movesOn: Bool) {
         state.withLock {
+            if movesOn { $0.moveCount += 1 }
             $0.reconnectCount += 1
             $0.hasNewAddress = false
             $0.hasPeer = $0.hasRoute
@@ -81,6 +83,8 @@ final class SimulatedNetwork: DatagramTransport {
     }
 
     var reconnectCount: Int { state.withLock { $0.reconnectCount } }
+    /// Those that asked for another address.
+    var moveCount: Int { state.withLock { $0.moveCount } }
 
     /// What was sent since the last call.
     func take() -> [[UInt8]] {

@@ -132,7 +132,7 @@ final class LoopbackSender {
     init(host: String, port: UInt16) {
         var address = ingest_address()
         let bare = host.filter { $0 != "[" && $0 != "]" }
-        precondition(ingest_address_resolve(bare, port, 0, &address) == 0)
+        precondition(ingest_address_resolve(bare, port, nil, false, &address) == 0)
         descriptor = ingest_udp_connect(&address)
         precondition(descriptor >= 0)
     }
