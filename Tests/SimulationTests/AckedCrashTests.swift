@@ -137,6 +137,10 @@ protocol CrashSender {
 }
 
 extension CrashSender {
+    private mutating func listen(to pipeline: borrowing SteppedPipeline) {
+        do { try hear(pipeline.takeAcks()) } catch { Issue.record(error) }
+    }
+
     /// One life of the daemon, until all is sent or the crash.
     /// - Returns: whether it ended by itself.
     fileprivate mutating func live(
@@ -151,13 +155,13 @@ extension CrashSender {
                 guard turnCount < 4_000 else { return false }
                 send(to: &pipeline)
                 do { try pipeline.turn() } catch {
-                    try? hear(pipeline.takeAcks())
+                    listen(to: pipeline)
                     throw error
                 }
-                try? hear(pipeline.takeAcks())
+                listen(to: pipeline)
             }
             try pipeline.stop()
-            try? hear(pipeline.takeAcks())
+            listen(to: pipeline)
         } catch {
             return false
         }

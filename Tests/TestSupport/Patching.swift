@@ -45,12 +45,12 @@ extension Array<UInt8> {
     }
 
     /// The same packet with the checksum of its header and payload set right.
-    package func sealedPacket(tagByteCount: Int = 0) -> [UInt8] {
+    package func sealedPacket() -> [UInt8] {
         let field = 36
         let head = Checksum.crc32c(self[..<field])
         var copy = self
         copy.put(
-            Checksum.crc32c(self[(field + 4)..<(count - tagByteCount)], seed: head), at: field)
+            Checksum.crc32c(self[(field + 4)...], seed: head), at: field)
         return copy
     }
 }

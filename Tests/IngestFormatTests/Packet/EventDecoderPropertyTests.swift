@@ -124,7 +124,9 @@ struct EventDecoderPropertyTests {
     func `A payload cut at any byte is read as swift-protobuf reads it, never past its end`(
         payload: [UInt8]
     ) {
-        for end in 0...payload.count { UsualFormTests.isUsual(Array(payload[..<end])) }
+        for end in 0...payload.count {
+            UsualFormTests.isUsual(Array(payload[..<end]), "cut at \(end)")
+        }
     }
 
     @Test(arguments: payloads)
@@ -135,7 +137,7 @@ struct EventDecoderPropertyTests {
             for change in 1...255 as ClosedRange<UInt8> {
                 var changed = payload
                 changed[at] ^= change
-                UsualFormTests.isUsual(changed)
+                UsualFormTests.isUsual(changed, "byte \(at) ^ \(change)")
             }
         }
     }
@@ -159,7 +161,7 @@ struct EventDecoderPropertyTests {
                 default: payload.insert(UInt8(generator.random.below(256)), at: at)
                 }
             }
-            UsualFormTests.isUsual(payload)
+            UsualFormTests.isUsual(payload, "\(payload)")
             if WireOracle.result(payload) != nil { readable += 1 }
         }
         #expect(readable > 10)

@@ -32,10 +32,12 @@ struct UsualFormTests {
 
     /// Whether it is decoded at once; expects that it is read as swift-protobuf reads it.
     @discardableResult
-    static func isUsual(_ payload: [UInt8], onlyOf business: [UInt8]? = nil) -> Bool {
+    static func isUsual(
+        _ payload: [UInt8], onlyOf business: [UInt8]? = nil, _ what: @autoclosure () -> String = ""
+    ) -> Bool {
         let packet = [UInt8](repeating: 0xEE, count: 40) + payload
         let isUsual = DecoderHarness.isUsual(packet, headerByteCount: 40, onlyOf: business)
-        #expect(DecoderHarness.protobuf(payload) == WireOracle.result(payload))
+        #expect(DecoderHarness.protobuf(payload) == WireOracle.result(payload), "\(what())")
         return isUsual
     }
 

@@ -167,7 +167,8 @@ extension Admission {
         }
         // A key is given with a first row that counts, so that it tells whose the reward is.
         if isRepeat(index, packet) { return .conflict }
-        // The business first: ordinals are given in this order.
+        // The business first: ordinals are given in this order. Where it is new its reward may have a name already, and the
+        // last one of the directory is not given.
         guard dictionary.hasRoomForKey(newNameCount: known == nil ? 2 : 0),
             let place = unsafe known ?? nameSlot(businessHash, business, slot),
             let key = unsafe insertKey(
