@@ -149,13 +149,11 @@ public struct ReceiverProbe: Equatable, Sendable {
     private static let probeCount = 5
     private static let waitMillisecondsMax: Int32 = 1_000
 
-    /// Asks a receiver, five times at most.
+    /// Asks a receiver, five times at most; of a name with several addresses the first whose port is reachable.
     ///
     /// - Parameters:
     ///   - address: HOST:PORT.
     ///   - sender: whose key it is; `nil` is that of the key, or any.
-    ///
-    /// Of a name with several addresses the first on which anybody listens.
     ///
     /// **Errors** `ClientError.noAnswer` after 5 s: nobody is there, or the key is none of the receiver's, which does not say
     /// which; `badAddress`, `unresolved`, `notListening`, `socket`.
@@ -172,7 +170,7 @@ public struct ReceiverProbe: Equatable, Sendable {
             do throws(ClientError) {
                 return try ask(transport, address, sender: sender, key: key)
             } catch {
-                // On another address of the name somebody may listen.
+                // Another address of the name may be reachable.
                 guard error.isTemporary else { throw error }
                 failure = failure ?? error
                 tried.append(peer)

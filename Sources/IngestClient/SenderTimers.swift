@@ -143,8 +143,8 @@ struct SenderTimers: Sendable {
         return now - min(now, max(progressAt, waitsSince) + silenceExcess(now: now))
     }
 
-    /// Whether to connect again after an error of the network: there was no route for some seconds, or nobody listens where
-    /// nobody has answered yet, as at one of several addresses of a name.
+    /// Whether to connect again after an error of the network: there was no route for some seconds, or the port is
+    /// unreachable and no ack has come yet, as at one of several addresses of a name.
     mutating func isReconnectDue(
         now: UInt64, after error: ClientError, hasNewAddress: Bool
     ) -> Bool {
@@ -154,7 +154,7 @@ struct SenderTimers: Sendable {
         return route.isReconnectDue(now: now, lacksRoute: error.isUnreachable)
     }
 
-    /// Whether to connect to another address of a name that has several: there is no way to this one, or nobody has answered.
+    /// Whether to connect to another address of a name that has several: there is no route to this one, or no ack from it.
     var movesOn: Bool { !hasHeard || networkError?.isUnreachable == true }
 
     /// The part of the time since the last ack in which none could have told of packets.
@@ -178,7 +178,7 @@ struct RouteWatch: Sendable {
 
     mutating func found() { (lostSince, silentSince, refusedSince) = (nil, nil, nil) }
 
-    /// Whether to connect again where nobody listens: at once, to another address as soon as one is known.
+    /// Whether to connect again where the port is unreachable: at once, and to another address as soon as one is known.
     mutating func isReconnectDue(now: UInt64, refusedBut hasNewAddress: Bool) -> Bool {
         if !hasNewAddress, let refusedSince,
             now - min(now, refusedSince) < Self.reconnectInterval

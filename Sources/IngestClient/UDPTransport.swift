@@ -21,8 +21,8 @@ package protocol DatagramTransport: AnyObject, Sendable {
     /// that `isUnreachable` until this has been called again and has found one.
     ///
     /// It also begins to look the name up again, without waiting: `hasNewAddress` then, which the next call takes.
-    /// - Parameter movesOn: of a name with several addresses to the next one: nobody may listen on this one, or there may be
-    ///   no way to it. Else it stays for as long as the name has it.
+    /// - Parameter movesOn: of a name with several addresses to the next one: the port of this one may be unreachable, or
+    ///   there may be no route to it. Else it stays for as long as the name has it.
     func reconnect(movesOn: Bool)
 
     /// Whether the name has another address than the one that is connected to, which `reconnect` takes.

@@ -307,7 +307,7 @@ package struct SequenceWindow: Sendable, Hashable {
 /// Values of consecutive sequences, in chunks: none is moved when it grows, and memory is freed as the front is removed.
 ///
 /// **Cost** The values, and at most two chunks of 4,096 values beside them. Inlinable, for a sender looks at it several times
-/// a packet: a debug build, which specialises nothing across files, simulates paths four times as fast by it.
+/// a packet: a debug build specialises nothing across the files of a module, and its getter was 64 % of `PathTests`.
 package struct SequenceArray<Value: Sendable>: Sendable {
     @usableFromInline static var shift: UInt64 { 12 }
 
@@ -331,7 +331,7 @@ package struct SequenceArray<Value: Sendable>: Sendable {
 
     @inlinable package subscript(sequence: UInt64) -> Value {
         get { chunks[chunk(sequence)][place(sequence)] }
-        _modify { yield &chunks[chunk(sequence)][place(sequence)] }
+        set { chunks[chunk(sequence)][place(sequence)] = newValue }
     }
 
     @inlinable package mutating func append(_ value: Value) {
