@@ -153,8 +153,7 @@ let package = Package(
                 "IngestFormat", "IngestCounting", "CIngestLinux", "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["Generated/README.md", "Generated/oracle.proto"],
-            swiftSettings: optimised),
+            exclude: ["Generated/README.md", "Generated/oracle.proto"]),
         .target(
             name: "FuzzTargets",
             dependencies: ["IngestFormat", "IngestCounting", "IngestStorage", "TestSupport"],

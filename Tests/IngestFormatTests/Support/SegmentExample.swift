@@ -1,5 +1,6 @@
 import IngestCounting
 import IngestFormat
+import TestSupport
 
 /// A segment that was sealed with three of its five blocks, as an example that is the same everywhere.
 enum SegmentExample {

@@ -1,20 +1,22 @@
 import IngestFormat
-import TestSupport
 
 /// The plain counter that tables are held against: a dictionary, and the counting rules once more, as
 /// docs/format/run.md puts them.
-struct CounterModel: Equatable {
-    struct Place: Hashable, Comparable {
-        var key: UInt32
-        var day: Int32
-        static func < (a: Place, b: Place) -> Bool { (a.key, a.day) < (b.key, b.day) }
+package struct CounterModel: Equatable {
+    package struct Place: Hashable, Comparable {
+        package var key: UInt32
+        package var day: Int32
+
+        package init(key: UInt32, day: Int32) { (self.key, self.day) = (key, day) }
+
+        package static func < (a: Place, b: Place) -> Bool { (a.key, a.day) < (b.key, b.day) }
     }
 
-    private(set) var rows: [Place: [UInt64]] = [:]
+    package private(set) var rows: [Place: [UInt64]] = [:]
 
-    init() {}
+    package init() {}
 
-    mutating func add(_ rows: [Row]) {
+    package mutating func add(_ rows: [Row]) {
         for row in rows {
             for (column, amount) in Self.additions(of: row) {
                 add(amount, column, Place(key: row.key, day: row.day))
@@ -22,17 +24,17 @@ struct CounterModel: Equatable {
         }
     }
 
-    mutating func add(_ amount: UInt64, _ column: CounterColumn, _ place: Place) {
+    package mutating func add(_ amount: UInt64, _ column: CounterColumn, _ place: Place) {
         var counters = Self.zeros
         counters[column.rawValue] = amount
         add(counters, place)
     }
 
-    mutating func add(_ other: CounterModel) {
+    package mutating func add(_ other: CounterModel) {
         for (place, counters) in other.rows { add(counters, place) }
     }
 
-    mutating func add(_ counters: [UInt64], _ place: Place) {
+    package mutating func add(_ counters: [UInt64], _ place: Place) {
         let old = rows[place, default: Self.zeros]
         var sums = old
         for column in CounterColumn.allCases where !column.isHigh {
@@ -47,14 +49,14 @@ struct CounterModel: Equatable {
     private static let zeros = CounterColumn.allCases.map { _ in UInt64(0) }
 
     /// The counters of each key over all days.
-    var rewards: CounterModel {
+    package var rewards: CounterModel {
         var sums = CounterModel()
         for (place, counters) in rows { sums.add(counters, Place(key: place.key, day: 0)) }
         return sums
     }
 
     /// The counters of each business by day.
-    func days(_ keys: [RewardKey]) -> CounterModel {
+    package func days(_ keys: [RewardKey]) -> CounterModel {
         var sums = CounterModel()
         for (place, counters) in rows {
             let business = keys[Int(place.key)].business.rawValue
@@ -63,7 +65,7 @@ struct CounterModel: Equatable {
         return sums
     }
 
-    var sorted: [(place: Place, counters: [UInt64])] {
+    package var sorted: [(place: Place, counters: [UInt64])] {
         rows.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
@@ -109,7 +111,7 @@ struct CounterModel: Equatable {
 
 extension CounterModel {
     /// The rows of a source, which must be in order.
-    init<Source: CounterPageSource>(_ source: Source) throws {
+    package init<Source: CounterPageSource>(_ source: Source) throws {
         var source = source
         let page = CounterPage()
         var last: Place?
@@ -125,7 +127,7 @@ extension CounterModel {
     }
 
     /// A coded table of these rows.
-    func table(hasDay: Bool) -> CounterTable {
+    package func table(hasDay: Bool) -> CounterTable {
         var encoder = CounterTableEncoder(hasDay: hasDay)
         for (place, counters) in sorted {
             encoder.append(key: place.key, day: place.day, counters: CounterRow(counters))
@@ -135,18 +137,22 @@ extension CounterModel {
 }
 
 extension CounterRow {
-    init(_ values: [UInt64]) {
+    package init(_ values: [UInt64]) {
         self.init()
         for column in CounterColumn.allCases { self[column] = values[column.rawValue] }
     }
 }
 
 /// Random rows of blocks.
-struct RowGenerator {
-    var keyCount = 50
-    var days: ClosedRange<Int32> = 20_000...20_001
+package struct RowGenerator {
+    private let keyCount: Int
+    private let days: ClosedRange<Int32>
 
-    func rows(_ count: Int, _ random: inout SeededRandom) -> [Row] {
+    package init(keyCount: Int = 50, days: ClosedRange<Int32> = 20_000...20_001) {
+        (self.keyCount, self.days) = (keyCount, days)
+    }
+
+    package func rows(_ count: Int, _ random: inout SeededRandom) -> [Row] {
         (0..<count).map { _ in row(&random) }
     }
 
