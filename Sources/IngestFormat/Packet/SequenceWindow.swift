@@ -308,7 +308,7 @@ package struct SequenceWindow: Sendable, Hashable {
 ///
 /// **Cost** The values, and at most two chunks of 4,096 values beside them. Inlinable, for a sender looks at it several times
 /// a packet: a debug build specialises nothing across the files of a module, and its getter was 64 % of `PathTests`.
-package struct SequenceArray<Value: Sendable>: Sendable {
+@usableFromInline package struct SequenceArray<Value: Sendable>: Sendable {
     @usableFromInline static var shift: UInt64 { 12 }
 
     /// Of the first value.
