@@ -25,31 +25,13 @@ package struct RewardOwners: Sendable {
             let fields = line.fields
             if fields.isEmpty { continue }
             guard fields.count == 2 else { throw Fault(line: number, cause: .fields) }
-            guard let reward = Self.name(fields[0]), let business = Self.name(fields[1]) else {
+            guard let reward = fields[0].decodedName, let business = fields[1].decodedName else {
                 throw Fault(line: number, cause: .name)
             }
             guard owners.updateValue(business, forKey: reward) == nil else {
                 throw Fault(line: number, cause: .repeated)
             }
         }
-    }
-
-    private static func name(_ field: ArraySlice<UInt8>) -> [UInt8]? {
-        var name: [UInt8] = []
-        var rest = field
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                name.append(byte)
-                continue
-            }
-            let digits = rest.prefix(2).compactMap { Character(UnicodeScalar($0)).hexDigitValue }
-            guard digits.count == 2 else { return nil }
-            name.append(UInt8(digits[0] << 4 | digits[1]))
-            rest = rest.dropFirst(2)
-        }
-        let isName =
-            name.count <= Limits.nameByteCountMax && String(validating: name, as: UTF8.self) != nil
-        return isName ? name : nil
     }
 
     /// The bytes of the business that owns a reward; `nil` where the log says it.

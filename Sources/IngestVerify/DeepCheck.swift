@@ -42,25 +42,25 @@ struct DeepCheck<Files: FileSystem> {
 
     /// - Parameter isWanted: asked for each segment; `false` ends it.
     mutating func run(while isWanted: () -> Bool) throws(StorageError) {
-        var (judgedCount, unjudgedCount, idCount): (UInt64, UInt64, UInt64) = (0, 0, 0)
+        var (judgedCount, otherCount, unreadCount): (UInt64, UInt64, UInt64) = (0, 0, 0)
+        var idCount: UInt64 = 0
         for segment in segments {
             if !isWanted() { return }
+            var readCount: UInt64 = 0
             try forEachBlock(
                 of: segment, [.attributes, .timestamp, .viewability, .commits]
             ) { (check, block, place) in
                 idCount += UInt64(block.header.eventHashCount)
+                readCount += UInt64(block.header.rowCount)
                 let count = check.judge(block, place)
                 judgedCount += count
-                unjudgedCount += UInt64(block.header.rowCount) - count
+                otherCount += UInt64(block.header.rowCount) - count
             }
+            unreadCount += max(readCount, segment.entry?.rowCount ?? 0) - readCount
         }
         report.judgedRowCount = judgedCount
-        if unjudgedCount > 0 {
-            report.add(
-                .note,
-                "\(unjudgedCount) rows of another version of the counting rules were not judged",
-                in: "log")
-        }
+        noteUnjudged(otherCount, "of another version of the counting rules")
+        noteUnjudged(unreadCount, "that cannot be read")
         // Sorting takes up to as much again.
         let idsOfPass = UInt64(max(1, memoryByteCountMax / (2 * MemoryLayout<Claim>.stride)))
         let passCount = idCount / idsOfPass + 1
@@ -68,6 +68,10 @@ struct DeepCheck<Files: FileSystem> {
             if !isWanted() { return }
             try findRepeats(pass, of: passCount, idCount / passCount, while: isWanted)
         }
+    }
+
+    private mutating func noteUnjudged(_ count: UInt64, _ which: String) {
+        if count > 0 { report.add(.note, "\(count) rows \(which) were not judged", in: "log") }
     }
 
     // MARK: Rows
@@ -188,8 +192,9 @@ struct DeepCheck<Files: FileSystem> {
         claims.sort { $0.precedes($1) }
         for (first, second) in zip(claims, claims.dropFirst()) where first.hash == second.hash {
             guard let own = known[second.segment] else { continue }
-            let isEarlier =
-                !second.isUnchecked && second.timestamp &- own.lead <= first.admissionTime
+            // A time that one of them was allowed to have, both could: a repeat has the same.
+            let lead = max(own.lead, known[first.segment]?.lead ?? 0)
+            let isEarlier = !second.isUnchecked && second.timestamp &- lead <= first.admissionTime
             let isKept = own.completeSince.map { $0 < first.admissionTime } ?? false
             guard isEarlier || isKept else { continue }
             let file = FileName.segment(SegmentNumber(rawValue: second.segment)).text
@@ -237,9 +242,9 @@ struct DeepCheck<Files: FileSystem> {
         of segment: Segment, _ wanted: BlockSections,
         _ body: (inout DeepCheck, DecodedBlock, Place) -> Void
     ) throws(StorageError) -> Int64? {
-        do throws(StorageError) {
-            let reader = try SegmentReader(segment.number, directory: directory, in: files)
-            guard let entry = segment.entry else {
+        guard let entry = segment.entry else {
+            _ = try StorageError.readable { () throws(StorageError) in
+                let reader = try SegmentReader(segment.number, directory: directory, in: files)
                 var walk = reader.makeWalk()
                 var offset = walk.offset
                 while case .block = try walk.next(into: buffer) {
@@ -248,22 +253,20 @@ struct DeepCheck<Files: FileSystem> {
                         Place(header: reader.header, offset: offset))
                     offset = walk.offset
                 }
-                return nil
             }
-            let footer = try reader.readFooter(of: entry)
-            for block in footer.blocks {
-                _ = try reader.read(block, into: buffer)
-                body(
-                    &self, try decode(wanted, reader),
-                    Place(header: reader.header, offset: block.offset))
-            }
-            let isKnown = footer.idsCompleteSince != SegmentFooter.unknownCompleteSince
-            return isKnown ? footer.idsCompleteSince : nil
-        } catch {
-            if case .notFound = error { return nil }
-            guard error.isOfData else { throw error }
             return nil
         }
+        let blocks = try SealedBlocks(entry, directory: directory, in: files)
+        guard let file = blocks.file, let header = blocks.header else { return nil }
+        let reader = SegmentReader<Files>(segment.number, directory, header, file)
+        for block in blocks.entries {
+            let decoded = try StorageError.readable { () throws(StorageError) in
+                _ = try reader.read(block, into: buffer)
+                return try decode(wanted, reader)
+            }
+            if let decoded { body(&self, decoded, Place(header: header, offset: block.offset)) }
+        }
+        return blocks.idsCompleteSince
     }
 
     private func decode(
@@ -280,9 +283,7 @@ struct DeepCheck<Files: FileSystem> {
 extension CountingPolicy {
     /// Whether a row may have these attributes where the rules on one event alone say `expected`.
     fileprivate func mayStore(_ attributes: RowAttributes, where expected: Verdict) -> Bool {
-        let verdict = attributes.verdict
-        // Without consent to be counted, nothing that tells events or sessions apart is kept.
-        if verdict == .noConsent, attributes.hasEventID || attributes.hasSession { return false }
+        guard let verdict = attributes.verdict, isPossible(attributes) else { return false }
         if verdict == expected { return true }
         // Rates come before viewability.
         let isComparable = expected == .notViewable || expected == .undetermined
@@ -291,10 +292,36 @@ extension CountingPolicy {
         }
         switch verdict {
         case .duplicate, .conflict: return attributes.hasEventID
-        case .sessionRepeat: return attributes.hasSession && sessions.isOn
+        case .sessionRepeat: return attributes.hasSession && attributes.type == .impression
         case .outsideWindow: return attributes.hasEventID && refusesOutsideWindow
-        case .invalidTraffic: return attributes.hasSession && sessions.isOn
+        case .invalidTraffic: return attributes.hasSession && hasRate(attributes)
         default: return false
+        }
+    }
+
+    /// Whether what a row says beside its verdict can be said of one event.
+    private func isPossible(_ attributes: RowAttributes) -> Bool {
+        if attributes.hasSession, !sessions.isOn { return false }
+        if attributes.isOrphan, !attributes.hasSession || attributes.type == .impression {
+            return false
+        }
+        switch attributes.verdict {
+        // Without consent to be counted, nothing that tells events or sessions apart is kept.
+        case .noConsent: return !attributes.hasEventID && !attributes.hasSession
+        // What could be compared with nothing says so.
+        case .counted:
+            return attributes.hasEventID || attributes.hasSession || attributes.isUnchecked
+        default: return true
+        }
+    }
+
+    /// Whether there is the rate that a row says its event was beyond.
+    private func hasRate(_ attributes: RowAttributes) -> Bool {
+        switch (attributes.invalidTrafficRule, attributes.type) {
+        case (.clickInterval, .click): sessions.clickIntervalMilliseconds > 0
+        case (.clickRate, .click): sessions.clicksPerMinuteMax > 0
+        case (.impressionRate, .impression): sessions.impressionsPerMinuteMax > 0
+        default: false
         }
     }
 }

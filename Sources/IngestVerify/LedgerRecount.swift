@@ -220,7 +220,7 @@ extension LedgerEntry {
 /// **Cost** 16 bytes a range; an insertion is a binary search, and a move of the ranges behind it.
 struct RangeSet: Sendable, Equatable {
     private(set) var ranges: [ClosedRange<UInt64>] = []
-    /// Of sequences.
+    /// Of sequences, modulo 2^64: a file may say that all are there.
     private(set) var count: UInt64 = 0
 
     init() {}
@@ -248,16 +248,18 @@ struct RangeSet: Sendable, Equatable {
             }
             joined =
                 min(joined.lowerBound, next.lowerBound)...max(joined.upperBound, next.upperBound)
-            count -= next.upperBound - next.lowerBound + 1
+            count &-= next.upperBound &- next.lowerBound &+ 1
             end += 1
         }
-        count += joined.upperBound - joined.lowerBound + 1
+        count &+= joined.upperBound &- joined.lowerBound &+ 1
         ranges.replaceSubrange(low..<end, with: CollectionOfOne(joined))
     }
 
     /// Removes the lowest ranges.
     mutating func removeFirst(_ rangeCount: Int) {
-        for range in ranges.prefix(rangeCount) { count -= range.upperBound - range.lowerBound + 1 }
+        for range in ranges.prefix(rangeCount) {
+            count &-= range.upperBound &- range.lowerBound &+ 1
+        }
         ranges.removeFirst(rangeCount)
     }
 }

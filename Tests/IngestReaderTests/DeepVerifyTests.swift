@@ -116,9 +116,20 @@ import Testing
             },
             Case(.counted, not: .invalidTraffic) { $0.rule = .clickInterval },
             Case(.counted, not: .invalidTraffic, sessionsOff) {
-                ($0.rule, $0.hasSession) = (.impressionRate, true)
+                ($0.rule, $0.hasSession) = (.impressionRate, $0.verdict != .counted)
             },
-            Case(.counted, not: .sessionRepeat, sessionsOff) { $0.hasSession = true },
+            Case(.counted, not: .sessionRepeat, sessionsOff) {
+                $0.hasSession = $0.verdict != .counted
+            },
+            // A rule is one of a type, and has a limit.
+            Case(.counted, not: .sessionRepeat) { ($0.type, $0.hasSession) = (.click, true) },
+            Case(.counted, not: .invalidTraffic) {
+                ($0.type, $0.rule, $0.hasSession) = (.click, .impressionRate, true)
+            },
+            Case(
+                .counted, not: .invalidTraffic,
+                CountingPolicy(sessions: SessionPolicy(impressionsPerMinuteMax: 0))
+            ) { ($0.rule, $0.hasSession) = (.impressionRate, true) },
             // Rates come before viewability, and behind the clock.
             Case(.notViewable, not: .invalidTraffic) {
                 ($0.isMeasured, $0.viewability) = (true, (0, 0))
@@ -150,6 +161,36 @@ import Testing
                 }
             }
         }
+    }
+
+    @Test("What a counted row says of a session, or does not say, has to be possible")
+    func details() throws {
+        let wrong: [(inout FixtureEvent) -> Void] = [
+            { ($0.hasEventID, $0.saysUnchecked) = (false, false) },
+            { ($0.type, $0.isOrphan) = (.click, true) },
+            { ($0.isOrphan, $0.hasSession) = (true, true) },
+        ]
+        for change in wrong {
+            let row = Self.event(.counted, change)
+            #expect(try Self.differences(Self.fixture([[row]])).count == 1, "\(row)")
+        }
+        let right = Self.event(.counted) {
+            ($0.type, $0.isOrphan, $0.hasSession) = (.click, true, true)
+        }
+        #expect(try Self.differences(Self.fixture([[right]])).isEmpty)
+    }
+
+    @Test("A damaged block hides no other, and its rows are noted as not judged")
+    func damagedBlock() throws {
+        let wrong = Self.event(.tooOld)
+        let right = Self.event(.counted) { $0.type = .click }
+        let fixture = try Self.fixture([[right, right], [right, wrong]])
+        fixture.files.disk.damage("0000000001.segment") { $0[4_096 + 30] ^= 1 }
+        let report = try fixture.verify(deepByteCountMax: 1 << 20)
+        #expect(report.judgedRowCount == 2)
+        #expect(report.findings.contains { $0.what == "verdict of row 1 of block 1" })
+        let note = "2 rows that cannot be read were not judged"
+        #expect(report.findings.contains { $0.kind == .note && $0.what == note })
     }
 
     @Test("Rows without consent to be counted have no id")

@@ -26,7 +26,9 @@ struct FixtureEvent {
     var eventHash: UInt64?
     var hasSession = false
     var isOutsideWindow = false
-    private var isUnchecked: Bool { isOutsideWindow || !(hasEventID || hasSession) }
+    private var isUnchecked: Bool {
+        saysUnchecked && (isOutsideWindow || !(hasEventID || hasSession))
+    }
     var platform: String?
     var campaign: String?
     var source: String?
@@ -37,6 +39,8 @@ struct FixtureEvent {
     /// Of what is counted: whether no impression came before, and whether its reward is beyond the limit.
     var isOrphan = false
     var isOfOther = false
+    /// Whether it says so where it could not be compared.
+    var saysUnchecked = true
 
     /// A random one of a few names and days, every type and verdict, in the shape that admission makes.
     init(_ random: inout SeededRandom, rewardCount: Int = 12, businessCount: Int = 3) {

@@ -153,7 +153,9 @@ extension ReconcileTests {
         let events = try counted.map { try Self.event($0) }
         let time: Int64 = 1_727_740_800_000_000
         let fixture = try Self.log(
-            events, admissionTime: time + 604_800_000_001, refusal: .tooOld)
+            events, from: time, admissionTime: time + 604_800_000_001, refusal: .tooOld)
+        // No line of these was young enough when anything was heard of.
+        let late = try Self.log(events, admissionTime: time + 604_800_000_001, refusal: .tooOld)
         // None that was refused then is so old.
         let early = try Self.log(events, admissionTime: time + 604_800_000_000, refusal: .tooOld)
         for (reward, campaign, source, isKnown) in [
@@ -169,6 +171,8 @@ extension ReconcileTests {
             #expect(found.unexpectedCount == 0, "\(extra)")
             let other = try Self.reconcile((counted + [extra]).joined(separator: "\n"), early).found
             #expect(other.missingCount == 1 && other.withoutRowCount == 0, "\(extra)")
+            let last = try Self.reconcile((counted + [extra]).joined(separator: "\n"), late).found
+            #expect(last.missingCount == 0 && last.withoutRowCount == 1, "\(extra)")
         }
     }
 

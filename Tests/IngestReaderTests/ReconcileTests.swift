@@ -59,10 +59,11 @@ import Testing
     /// A log of these rows, half of them sealed.
     /// - Parameter refusal: of an event of each block that has no row.
     static func log(
-        _ events: [FixtureEvent], admissionTime: Int64 = 7, refusal: Verdict? = nil
+        _ events: [FixtureEvent], from firstTime: Int64? = nil, admissionTime: Int64 = 7,
+        refusal: Verdict? = nil
     ) throws -> LogFixture {
         let fixture = try LogFixture()
-        fixture.admissionTime = admissionTime
+        fixture.admissionTime = firstTime ?? admissionTime
         if let refusal {
             fixture.policy = CountingPolicy()
             fixture.alterLedger = { $0.events[Int(refusal.rawValue)] += 1 }
@@ -78,6 +79,7 @@ import Testing
             if number > 0 { break }
             try fixture.seal()
             try fixture.publish()
+            fixture.admissionTime = admissionTime
         }
         return fixture
     }

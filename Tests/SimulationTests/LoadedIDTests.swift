@@ -2,6 +2,7 @@ import IngestFormat
 import IngestPipeline
 import IngestReader
 import IngestStorage
+import IngestVerify
 import PipelineTestSupport
 import TestSupport
 import Testing
@@ -206,6 +207,31 @@ struct LoadedIDTests {
         let since = try #require(
             try IngestReader.open(left).status().idsCompleteSinceMicroseconds)
         #expect(since <= lastForgotten && since >= Self.now)
+    }
+
+    @Test("what was counted ahead of its time is outside of the window by a smaller lead too")
+    func smallerLead() throws {
+        let clock = SimulatedClock(wallMicroseconds: SimulatedPacket.start - 6_000_000)
+        var files = SimulatedFileSystem(seed: 13)
+        var sequence: UInt64 = 0
+        for (lead, ids) in [(60, [0, 1, 2, 3]), (0, [0])] as [(Int64, [UInt64])] {
+            let policy = CountingPolicy(leadMicrosecondsMax: lead * 1_000_000, keyCountMax: 1)
+            var pipeline = try SteppedPipeline.open(files, clock: clock, seed: 13, policy: policy)
+            for id in ids {
+                var packet = SimulatedPacket(sequence: id, hasIDs: true)
+                packet.only = ("reward", "business")
+                while !pipeline.offer(packet, as: sequence) { try pipeline.turn() }
+                try pipeline.settle()
+                sequence += 1
+                clock.advance(milliseconds: 1_000)
+            }
+            try pipeline.stop()
+            files = files.disk.kill()
+            // All but two of the first life's ids are forgotten when another one comes.
+            #expect(try sums(files) == Sums(counted: sequence, unchecked: lead > 0 ? 2 : 3))
+            clock.advance(milliseconds: 10_000)
+        }
+        #expect(try Verifier.run(files, deepByteCountMax: 1 << 20).exitCode == 0)
     }
 
     @Test(

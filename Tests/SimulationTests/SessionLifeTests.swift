@@ -21,9 +21,11 @@ struct SessionLifeTests {
     }
 
     private static func open(
-        _ files: SimulatedFileSystem, _ clock: SimulatedClock
+        _ files: SimulatedFileSystem, _ clock: SimulatedClock,
+        _ sessions: SessionPolicy = SessionPolicy()
     ) throws -> SteppedPipeline {
-        try SteppedPipeline.open(files, clock: clock, seed: 4)
+        try SteppedPipeline.open(
+            files, clock: clock, seed: 4, policy: CountingPolicy(sessions: sessions))
     }
 
     private static func send(
@@ -150,9 +152,7 @@ struct SessionLifeTests {
     func lostKeys(hadNone: Bool) throws {
         let files = SimulatedFileSystem(seed: 3)
         let clock = SimulatedClock.afterEvents()
-        var first = try SteppedPipeline.open(
-            files, clock: clock, seed: 4,
-            policy: CountingPolicy(sessions: SessionPolicy(isOn: !hadNone)))
+        var first = try Self.open(files, clock, SessionPolicy(isOn: !hadNone))
         try Self.send(0, "a", to: &first)
         try first.stop()
         let left = files.disk.kill()
@@ -167,6 +167,43 @@ struct SessionLifeTests {
         }
         #expect(rows.count == 10 && !counted.isEmpty)
         #expect(counted.allSatisfy { $0.isUnchecked })
+    }
+
+    @Test(
+        "A session that outlived its key stays unchecked over starts, until all of them can have ended",
+        arguments: [false, true])
+    func outlivedKeys(isStoppedMeanwhile: Bool) throws {
+        var files = SimulatedFileSystem(seed: 3)
+        let clock = SimulatedClock.afterEvents()
+        let sessions = SessionPolicy(timeoutSeconds: 80_000)
+        var pipeline = try Self.open(files, clock, sessions)
+        // It goes on for longer than its key lives.
+        for sequence in 0..<3 as Range<UInt64> {
+            try Self.send(sequence, "a", to: &pipeline)
+            clock.advance(milliseconds: 20 * 3_600_000)
+        }
+        // A key is destroyed behind the first event after its time, or by the next start.
+        if !isStoppedMeanwhile { try Self.send(3, "a", to: &pipeline) }
+        clock.advance(milliseconds: 1_000)
+        let first = clock.wallMicroseconds()
+        for life in 4..<6 as Range<UInt64> {
+            try pipeline.stop()
+            files = files.disk.kill()
+            clock.advance(milliseconds: 1_000)
+            pipeline = try Self.open(files, clock, sessions)
+            try Self.send(life, "a", to: &pipeline)
+        }
+        clock.advance(milliseconds: 81_000_000)
+        try Self.send(6, "b", to: &pipeline)
+        try pipeline.stop()
+        let counted = try Self.rows(files).filter {
+            $0.verdict == .counted && $0.kind == .impression
+        }
+        let last = counted.map(\.admissionTime).max() ?? 0
+        for row in counted {
+            #expect(row.isUnchecked == (first..<last).contains(row.admissionTime), "\(row)")
+        }
+        #expect(counted.contains { $0.isUnchecked })
     }
 }
 

@@ -3,8 +3,9 @@
 /// The zones file: which business has its days in which time zone, and from when.
 ///
 /// **Layout** A line a rule, fields apart by blanks: `businessId IANA/Zone [from=YYYY-MM-DD]`; empty lines, and what
-/// follows a `#` at the start of a field, mean nothing. Without `from` a rule holds from the beginning. The lines of a
-/// business may come in any order.
+/// follows a `#` at the start of a field, mean nothing. In the id `%XX` is the byte with these hexadecimal digits: a
+/// blank, a `%`, a `#` at the start. Without `from` a rule holds from the beginning. The lines of a business may come in any
+/// order.
 package struct ZonesFile: Sendable {
     /// From when on a business is in a zone.
     package struct Rule: Hashable, Sendable {
@@ -48,10 +49,7 @@ package struct ZonesFile: Sendable {
     ) throws(ZonesFileError.Fault) -> (business: [UInt8], Rule) {
         guard fields.count >= 2 else { throw .noZone }
         guard fields.count <= 3 else { throw .tooManyFields }
-        let business = Array(fields[0])
-        guard business.count <= Limits.nameByteCountMax,
-            String(validating: business, as: UTF8.self) != nil
-        else { throw .business }
+        guard let business = fields[0].decodedName else { throw .business }
         guard let zone = ZoneName(fields[1]) else { throw .zone }
         var from: Int32?
         if fields.count == 3 {
@@ -115,7 +113,8 @@ extension ZonesFileError.Fault: CustomStringConvertible {
         switch self {
         case .noZone: "missing zone after the business id, write an IANA name such as Europe/Berlin"
         case .tooManyFields: "more than three fields, write businessId IANA/Zone [from=YYYY-MM-DD]"
-        case .business: "no business id, write 1 to \(Limits.nameByteCountMax) bytes of UTF-8"
+        case .business:
+            "no business id, write 1 to \(Limits.nameByteCountMax) bytes of UTF-8, a blank as %20 and a % as %25"
         case .zone: "no zone name, write UTC or an IANA name such as Europe/Berlin"
         case .date:
             "no from= with a date from 1970-01-01 to \(CivilDate.text(Limits.businessDays.upperBound)), "
@@ -147,6 +146,26 @@ extension ArraySlice<UInt8> {
     package var fields: [ArraySlice<UInt8>] {
         let fields = split { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
         return Array(fields.prefix { $0.first != UInt8(ascii: "#") })
+    }
+
+    /// The id that a field of an operator's file says, in which `%XX` is the byte with these hexadecimal digits; `nil` if it
+    /// is none.
+    package var decodedName: [UInt8]? {
+        var name: [UInt8] = []
+        var rest = self
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                name.append(byte)
+                continue
+            }
+            let digits = rest.prefix(2).compactMap { Character(UnicodeScalar($0)).hexDigitValue }
+            guard digits.count == 2 else { return nil }
+            name.append(UInt8(digits[0] << 4 | digits[1]))
+            rest = rest.dropFirst(2)
+        }
+        let isName =
+            name.count <= Limits.nameByteCountMax && String(validating: name, as: UTF8.self) != nil
+        return isName ? name : nil
     }
 }
 

@@ -14,6 +14,8 @@ package final class SessionKeyRing: Sendable {
         fileprivate(set) var newest: SessionKey?
         /// The newest first.
         fileprivate(set) var older: [SessionKey] = []
+        /// When one was destroyed last, µs since 1970; 0 = never.
+        fileprivate(set) var destroyedAt: Int64 = 0
     }
 
     private let keys = Mutex(Keys())
@@ -26,7 +28,9 @@ package final class SessionKeyRing: Sendable {
     package func replace(by keys: SessionKeys?) {
         let all = (keys?.keys ?? []).filter { $0.madeAt != 0 }
         self.keys.withLock {
-            $0 = Keys(version: $0.version + 1, newest: all.first, older: Array(all.dropFirst()))
+            $0 = Keys(
+                version: $0.version + 1, newest: all.first, older: Array(all.dropFirst()),
+                destroyedAt: keys?.destroyedAt ?? 0)
             // Relaxed, partner: `refresh`; the lock orders the keys.
             version.store($0.version, ordering: .relaxed)
         }

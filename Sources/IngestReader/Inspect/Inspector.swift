@@ -145,6 +145,9 @@ package struct Inspector<Files: FileSystem> {
         for key in keys.keys where key.madeAt != 0 {
             line("key", "made at \(TimeText.utc(key.madeAt))")
         }
+        if keys.destroyedAt != 0 {
+            line("key", "last one destroyed at \(TimeText.utc(keys.destroyedAt))")
+        }
     }
 
     private mutating func describeLock(_ bytes: [UInt8]) {

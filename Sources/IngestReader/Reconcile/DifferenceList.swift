@@ -138,7 +138,7 @@ struct LedgerRefusals {
     private let policies: [CountingPolicy]
     /// Event times that the clock may have refused; `nil` where any may be, since nobody knows the policies any more,
     /// and where each refusal has its row.
-    private var refusedTimes: (before: Int64, after: Int64)?
+    private var times: ClockTimes?
     private let mayHaveSessions: Bool
 
     /// - Parameters:
@@ -176,39 +176,56 @@ struct LedgerRefusals {
             (policy.ageMicrosecondsMax, policy.leadMicrosecondsMax) = (nil, .max)
             return policy
         }
-        if !isEmpty && !hasExpired { refusedTimes = try Self.refusedTimes(by: policies, ledger()) }
+        if !isEmpty && !hasExpired { times = try ClockTimes(policies, ledger()) }
     }
 
     var isEmpty: Bool { rowless.allSatisfy { $0 == 0 } }
 
-    private static func refusedTimes(
-        by policies: Set<CountingPolicy>, _ ledger: [LedgerRow]
-    ) -> (before: Int64, after: Int64) {
-        var (lastOld, firstEarly): (Int64?, Int64?)
-        for row in ledger {
-            if row.eventsRefused[.tooOld] ?? 0 > 0 {
-                lastOld = max(lastOld ?? .min, row.lastSeenMicroseconds ?? .max)
+    /// Event times by what the clock makes of them, µs since 1970.
+    private struct ClockTimes {
+        /// Below the first and above the second it may have refused an event, by when senders with such refusals were heard of.
+        var refused = (before: Int64.min, after: Int64.max)
+        /// There it refused any, whenever it was admitted: by when any sender was heard of.
+        var impossible = (before: Int64.min, after: Int64.max)
+
+        init(_ policies: Set<CountingPolicy>, _ ledger: [LedgerRow]) {
+            var (lastOld, firstEarly, first, last) = (Int64.min, Int64.max, Int64.max, Int64.min)
+            for row in ledger {
+                let seen = (
+                    first: row.firstSeenMicroseconds ?? .min, last: row.lastSeenMicroseconds ?? .max
+                )
+                (first, last) = (min(first, seen.first), max(last, seen.last))
+                if row.eventsRefused[.tooOld] ?? 0 > 0 { lastOld = max(lastOld, seen.last) }
+                if row.eventsRefused[.tooEarly] ?? 0 > 0 {
+                    firstEarly = min(firstEarly, seen.first)
+                }
             }
-            if row.eventsRefused[.tooEarly] ?? 0 > 0 {
-                firstEarly = min(firstEarly ?? .max, row.firstSeenMicroseconds ?? .min)
+            let ages = policies.compactMap(\.ageMicrosecondsMax)
+            if let least = ages.min(), let most = ages.max() {
+                refused.before = Self.moved(lastOld, by: -least)
+                if ages.count == policies.count {
+                    impossible.before = Self.moved(first, by: -most)
+                }
             }
+            let leads = policies.map(\.leadMicrosecondsMax)
+            refused.after = Self.moved(firstEarly, by: leads.min() ?? 0)
+            impossible.after = Self.moved(last, by: leads.max() ?? 0)
         }
-        let age = policies.compactMap(\.ageMicrosecondsMax).min()
-        let lead = policies.map(\.leadMicrosecondsMax).min() ?? 0
-        let before = lastOld.flatMap { last in age.map { last.subtractingReportingOverflow($0) } }
-        let after = firstEarly.map { $0.addingReportingOverflow(lead) }
-        return (
-            before.map { lastOld == .max ? .max : $0.partialValue } ?? .min,
-            after.map { firstEarly == .min ? .min : $0.overflow ? .max : $0.partialValue } ?? .max
-        )
+
+        /// A time that is not known stays so.
+        private static func moved(_ time: Int64, by distance: Int64) -> Int64 {
+            if time == .min || time == .max { return time }
+            let sum = time.addingReportingOverflow(distance)
+            return !sum.overflow ? sum.partialValue : distance < 0 ? .min : .max
+        }
     }
 
     /// The reasons beside those of `policies` for which an event can have been refused.
     private func furtherReasons(_ event: PacketRow) -> [Verdict] {
         let time = event.timestampMicroseconds
         var reasons: [Verdict] = []
-        if refusedTimes.map({ time < $0.before }) ?? true || time == 0 { reasons.append(.tooOld) }
-        if refusedTimes.map({ time > $0.after }) ?? true { reasons.append(.tooEarly) }
+        if times.map({ time < $0.refused.before }) ?? true || time == 0 { reasons.append(.tooOld) }
+        if times.map({ time > $0.refused.after }) ?? true { reasons.append(.tooEarly) }
         if event.sessionByteCount > 0 && mayHaveSessions { reasons.append(.invalidTraffic) }
         if event.flags & EventDescriptor.Flags.hasEventID != 0 {
             reasons += [.outsideWindow, .conflict]
@@ -227,6 +244,11 @@ struct LedgerRefusals {
         var reasons = policies.map {
             $0.verdict(on: judged, admissionTime: event.timestampMicroseconds)
         }.filter(\.isRefusal)
+        if let times {
+            let time = event.timestampMicroseconds
+            if time < times.impossible.before { reasons.append(.tooOld) }
+            if time > times.impossible.after { reasons.append(.tooEarly) }
+        }
         if reasons.isEmpty, try areNamesKnown() { return 0 }
         // What the rules come to earlier or later may have refused it all the same.
         reasons += furtherReasons(row)

@@ -209,7 +209,7 @@ struct BackupCommand: ParsableCommand {
                 }
             }
             try checkTarget()
-            var copy = try BackupDirectory(in: LinuxFileSystem(path: out, create: true))
+            var copy = try emptyDirectory()
             try backup.copy(to: &copy)
             try report(copy.fileCount, copy.byteCount, backup.end)
         } catch let error as StorageError {
@@ -217,6 +217,14 @@ struct BackupCommand: ParsableCommand {
         } catch let errno as Errno where out == "-" {
             // Nothing but the exit code says that the archive is whole.
             throw Ending.cannotWrite("\(errno)", "standard output")
+        }
+    }
+
+    private func emptyDirectory() throws -> BackupDirectory<LinuxFileSystem> {
+        let files = try LinuxFileSystem(path: out, create: true)
+        do throws(StorageError) { return try BackupDirectory(in: files) } catch {
+            guard case .foreignDirectory = error else { throw error }
+            throw Ending(code: 64, message: "--out: \(error)")
         }
     }
 

@@ -34,7 +34,7 @@ struct VerifyCommand: ParsableCommand {
             return true
         }
         if isTerminal { ReaderProgram.standardError("\r\u{1b}[K") }
-        let buffer = OutputBuffer(StandardOutput.write)
+        let buffer = OutputBuffer(StandardOutput.writer(of: output.formatOrDefault))
         report.write(to: buffer, as: output.formatOrDefault)
         try Ending.check(report.exitCode, report.failure(in: output.data)) { try buffer.flush() }
     }

@@ -45,13 +45,16 @@ package final class ExportFile<Files: FileSystem> {
         if !isFinished { try? files.unlink(temporary) }
     }
 
-    /// Gives the file the permissions of files that are made for others: those that the process's umask leaves. Files
-    /// of a data directory have fewer. Best effort: a file system without permissions takes none.
+    /// Gives the file the permissions of the one that it will replace, else of files that are made for others: those that
+    /// the process's umask leaves. Files of a data directory have fewer. Best effort: a file system without permissions
+    /// takes none.
     package func share() {
         let mask = umask(0)
         umask(mask)
-        // SAFETY: the path is a temporary C string that outlives the call.
-        _ = unsafe chmod(file.path, 0o666 & ~mask)
+        var present = stat()
+        // SAFETY: paths are temporary C strings that outlive the calls.
+        let isPresent = unsafe stat("\(files.path)/\(name)", &present) == 0
+        _ = unsafe chmod(file.path, isPresent ? present.st_mode & 0o777 : 0o666 & ~mask)
     }
 
     /// **Errors** Those of this piece or of one before it, also at a later call.

@@ -22,7 +22,7 @@ package struct SegmentReader<Files: FileSystem> {
         self.init(number, directory, try Self.readHeader(file, number, directory), file)
     }
 
-    init(
+    package init(
         _ number: SegmentNumber, _ directory: DirectoryID, _ header: SegmentHeader,
         _ file: Files.File
     ) {

@@ -187,12 +187,16 @@ extension StorageFile {
 package struct SealedBlocks<Files: FileSystem> {
     /// `nil` where the segment is missing.
     package let file: Files.File?
+    /// `nil` where it cannot be believed.
+    package let header: SegmentHeader?
     /// In the order of the log. Ordinals of blocks that were lost are missing.
     package let entries: [BlockIndexEntry]
     /// Block ordinals given in the segment.
     package let ordinalCount: UInt32
     /// Of its footer, where it was asked for; 0 where the footer cannot be believed.
     package let claimCountMin: Int
+    /// The newest commit of an id that was forgotten when it was sealed; `nil` if nobody knows.
+    package let idsCompleteSince: Int64?
     private let hasFooter: Bool
 
     /// **Errors** `io`; `newerFormat`. A segment that is missing or damaged has the blocks that are left of it.
@@ -204,20 +208,22 @@ package struct SealedBlocks<Files: FileSystem> {
         let sealed = try StorageError.readable { () throws(StorageError) in
             let reader = try SegmentReader(segment.number, directory: directory, in: files)
             let footer = try reader.readFooter(of: segment, parts: countsClaims ? .ledger : [])
-            return (file: reader.file, footer: footer)
+            return (reader: reader, footer: footer)
         }
-        if let sealed {
-            (file, entries) = (sealed.file, sealed.footer.blocks)
-            (hasFooter, claimCountMin) = (true, countsClaims ? sealed.footer.claimCountMin : 0)
+        if let (reader, footer) = sealed {
+            (file, header, entries) = (reader.file, reader.header, footer.blocks)
+            (hasFooter, claimCountMin) = (true, countsClaims ? footer.claimCountMin : 0)
+            let isKnown = footer.idsCompleteSince != SegmentFooter.unknownCompleteSince
+            idsCompleteSince = isKnown ? footer.idsCompleteSince : nil
             return
         }
-        (hasFooter, claimCountMin) = (false, 0)
+        (hasFooter, claimCountMin, idsCompleteSince) = (false, 0, nil)
         let found = try StorageError.readable { () throws(StorageError) in
             let survey = try SegmentSurvey(segment.number, directory: directory, in: files)
-            return (file: try survey.open(in: files), blocks: survey.blocks)
+            return (file: try survey.open(in: files), survey: survey)
         }
-        file = found?.file
-        entries = found?.blocks ?? []
+        (file, header) = (found?.file, found?.survey.header)
+        entries = found?.survey.blocks ?? []
     }
 
     /// Blocks of the segment, by the commits in them, of which nobody knows where they are; 0 where its footer says which

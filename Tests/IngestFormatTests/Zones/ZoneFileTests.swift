@@ -210,6 +210,10 @@ struct ZonesFileTests {
         #expect(rules?.map(\.from) == [nil, 18_321, 20_454])
         #expect(file.rules[Array("b-1".utf8)]?.map(\.line) == [2])
         #expect(try ZonesFile([]).rules.isEmpty)
+        let blank = try ZonesFile(Array("ACME%20Corp%25%23 Asia/Tokyo\n%23b UTC".utf8))
+        #expect(
+            blank.rules.keys.sorted { $0.count > $1.count }
+                == ["ACME Corp%#", "#b"].map { Array($0.utf8) })
         let marked = try ZonesFile([0xEF, 0xBB, 0xBF] + Array("b-1 Asia/Tokyo\r\nb-2 UTC".utf8))
         #expect(marked.rules[Array("b-1".utf8)]?.map(\.line) == [1])
     }
@@ -234,7 +238,8 @@ struct ZonesFileTests {
 
     @Test(arguments: [
         ("b", ZonesFileError.Fault.noZone), ("b UTC from=2026-01-01 x", .tooManyFields),
-        (String(repeating: "b", count: 129) + " UTC", .business), ("b EST", .zone),
+        (String(repeating: "b", count: 129) + " UTC", .business), ("b%2 UTC", .business),
+        ("b%FF UTC", .business), ("b EST", .zone),
         ("b GMT+3", .zone), ("b ../../etc/passwd", .zone), ("b /etc/passwd", .zone),
         ("b Europe/../UTC", .zone), ("b right/UTC", .zone), ("b posix/Europe/Berlin", .zone),
         ("b Europe/", .zone), ("b Europe//Berlin", .zone), ("b UTC 2026-01-01", .date),

@@ -266,12 +266,20 @@ package struct RepeatRule: ~Copyable {
     private let policy: CountingPolicy
     /// What was forgotten before the index was made, as `completeSince`.
     private var completeSinceStart: Int64
+    /// How far ahead of its commit an event's time may be, of any that was counted or is.
+    private let leadMicroseconds: Int64
 
-    /// - Parameter completeSince: the newest commit time of rows with ids that `index` was not told of.
-    package init(_ index: consuming DedupIndex, _ policy: CountingPolicy, completeSince: Int64) {
+    /// - Parameters:
+    ///   - completeSince: the newest commit time of rows with ids that `index` was not told of.
+    ///   - leadMicroseconds: how far ahead event times were allowed to be before.
+    package init(
+        _ index: consuming DedupIndex, _ policy: CountingPolicy, completeSince: Int64,
+        leadMicroseconds: Int64 = 0
+    ) {
         self.index = index
         self.policy = policy
         completeSinceStart = completeSince
+        self.leadMicroseconds = max(leadMicroseconds, policy.leadMicrosecondsMax)
     }
 
     /// Of a new directory.
@@ -309,7 +317,7 @@ package struct RepeatRule: ~Copyable {
     @inline(__always)
     mutating func judge(_ hash: UInt64, check: UInt16, timestamp: Int64) -> Answer {
         // No event is committed before its own time less the lead.
-        let isOutside = timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
+        let isOutside = timestamp &- leadMicroseconds <= completeSinceMicroseconds
         let answer =
             isOutside && policy.refusesOutsideWindow
             ? index.find(hash, check: check) : index.claim(hash, check: check)
@@ -335,7 +343,7 @@ package struct RepeatRule: ~Copyable {
     /// Whether `judge` refuses an event whose reward is not known, so that it is no duplicate.
     mutating func refusesNew(_ hash: UInt64, timestamp: Int64) -> Bool {
         guard policy.refusesOutsideWindow,
-            timestamp &- policy.leadMicrosecondsMax <= completeSinceMicroseconds
+            timestamp &- leadMicroseconds <= completeSinceMicroseconds
         else { return false }
         return verdict(onRepeat: hash, check: 0) == nil
     }

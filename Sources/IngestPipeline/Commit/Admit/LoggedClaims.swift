@@ -11,6 +11,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
     private var index: DedupIndex
     private let policy: CountingPolicy
     private let completeSince: Int64
+    private let leadMicroseconds: Int64
     /// For the log: what of the window cannot be read, if something cannot.
     let warning: String?
 
@@ -41,7 +42,7 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
                 swap(&current, &next)
             }
             Self.enter(current, into: &index)
-            completeSince = logged.completeSince
+            (completeSince, leadMicroseconds) = (logged.completeSince, logged.leadMicroseconds)
             warning = logged.warning
         } catch {
             throw .storage(error)
@@ -50,7 +51,8 @@ struct LoadedIDs<Files: FileSystem>: ~Copyable {
 
     /// The rule, and from when on it knows all ids.
     consuming func finish() -> RepeatRule {
-        RepeatRule(index, policy, completeSince: completeSince)
+        RepeatRule(
+            index, policy, completeSince: completeSince, leadMicroseconds: leadMicroseconds)
     }
 
     private static func enter(_ batch: ClaimBatch, into index: inout DedupIndex) {
@@ -122,6 +124,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private var segments: ArraySlice<SealedSegment>
     /// The newest commit time of rows that are not read, µs since 1970; `Int64.min` if all are.
     private(set) var completeSince: Int64
+    /// How far ahead the times of their events may be, by the rules of any of the segments.
+    private(set) var leadMicroseconds: Int64 = 0
     /// Whether rows before the next block were not read, and it is not known when they were committed.
     private var isPartUnknown: Bool
     /// Blocks of the segments that are looked at, and that cannot be read.
@@ -177,6 +181,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
                 }
                 let opened = try SealedBlocks(next, directory: directory, in: files)
                 note(opened.unreadableCount, of: next.number)
+                leadMicroseconds = max(
+                    leadMicroseconds, opened.header?.policy.leadMicrosecondsMax ?? 0)
                 segment = opened
                 nextBlock = isFirst ? reach.firstBlock : 0
                 isFirst = false

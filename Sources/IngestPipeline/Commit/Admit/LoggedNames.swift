@@ -287,6 +287,7 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
             }
         }
         if loaded.isPartUnknown { rule.missRows(upTo: now) }
+        rule.endLoading(now: now)
     }
 
     private var timeoutMicroseconds: Int64 { Int64(policy.timeoutSeconds) * 1_000_000 }

@@ -332,6 +332,17 @@ import IngestRules
     /// Begins with rows before which there may be others that are not loaded.
     mutating func beginLoading(now: Int64) { olderSeenAt = now }
 
+    /// To be called at the time of the start, once all rows are entered.
+    mutating func endLoading(now: Int64) {
+        self.now = max(self.now, now)
+        missDestroyed()
+    }
+
+    /// Sessions that went on when keys were destroyed could not be told any more: they began anew.
+    private mutating func missDestroyed() {
+        if now >= keys.destroyedAt { missBeginnings(upTo: keys.destroyedAt) }
+    }
+
     /// Enters a row of the log.
     ///
     /// - Parameter admissionTime: of its commit.
@@ -343,6 +354,7 @@ import IngestRules
         if admissionTime > now {
             now = admissionTime
             table.advance(to: now)
+            missDestroyed()
         }
         guard let session = unsafe table.find(pseudonym, now: now) ?? begin(pseudonym)
         else { return }
