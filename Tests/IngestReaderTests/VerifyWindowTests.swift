@@ -55,6 +55,22 @@ import Testing
         }
     }
 
+    @Test(
+        "A ledger may say of any sequences that they arrived",
+        arguments: [
+            [[0...UInt64.max]], [[0...7], [8...UInt64.max]], [[8...UInt64.max], [0...7]],
+        ])
+    func allSequences(blocks: [[ClosedRange<UInt64>]]) throws {
+        let fixture = try LogFixture(seed: 12)
+        try fixture.beginSegment()
+        for sequences in blocks {
+            fixture.alterLedger = { $0.sequences = sequences }
+            try fixture.append([FixtureEvent()])
+        }
+        let report = try fixture.verify()
+        #expect(report.findings.contains { $0.kind != .note })
+    }
+
     @Test("Checks of packets altered in a footer are found, and whose they are")
     func footerChecks() throws {
         for altered in [nil, 2, 5] as [UInt64?] {
