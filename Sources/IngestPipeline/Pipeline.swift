@@ -167,7 +167,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
             acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing),
             keyRing: keyRing, links: links, counters: counters, warn: warn)
         sync = SyncStage(
-            files: files, mark: start.mark, first: first, of: log.segmentHeader.segment,
+            files: files, mark: start.mark, first: first, of: log.segmentHeader,
             segmentByteCountMax: configuration.segmentByteCountMax, reserve: reserve, clock: clock,
             waker: waker,
             acks: AckSender(socket: acks, directory: log.directory, keyRing: keyRing), links: links,
@@ -236,6 +236,8 @@ package enum PipelineError: Error, Sendable {
     case storage(StorageError)
     /// The socket could not be read.
     case socket(SocketError)
+    /// The footer of a sealed segment is damaged. A start seals the segment again.
+    case footer(StorageError)
     /// Something that the pipeline itself keeps true was found untrue. Nothing more is written; the log
     /// is whole up to the durable mark, and the next start goes on from there.
     case inconsistent(String)
@@ -256,8 +258,8 @@ package enum PipelineError: Error, Sendable {
         switch self {
         case .storage(let error): error.exitCode
         case .socket(let error): error.exitCode
-        // Not 65, "corrupt data": the directory is intact, the fault is the program's.
-        case .inconsistent: 74
+        // Not 65, "corrupt data": a start mends the one, and the fault of the other is the program's.
+        case .footer, .inconsistent: 74
         }
     }
 }
@@ -267,6 +269,8 @@ extension PipelineError: CustomStringConvertible {
         switch self {
         case .storage(let error): "\(error)"
         case .socket(let error): "\(error)"
+        case .footer(let error):
+            "damaged footer: \(error.finding), start again: the segment is sealed again from its blocks"
         case .inconsistent(let what):
             "internal state, \(what), keep the directory as it is and report this; "
                 + "then start again: the durable log is whole"

@@ -39,10 +39,7 @@ package enum ReceiveCounter: Int, CounterName {
 
 /// Counters of the commit queue.
 package enum CommitCounter: Int, CounterName {
-    case blocks
     case rows
-    case names
-    case keys
     /// Events refused because no name or key could be given any more; they are among the malformed.
     case nameRefusals
     /// Events whose names were not those of the key that their hash led to: they are among the malformed.

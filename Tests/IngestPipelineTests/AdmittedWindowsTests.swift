@@ -216,6 +216,11 @@ struct AdmittedWindowsTests {
         bench.key = WindowBench.key(1 << 20)
         #expect(bench.send(0) == .shed)
         #expect(bench.acks().first?.status == .busy)
+        // While the disk takes nothing nobody can be heard.
+        bench.advance(milliseconds: 3_600_000)
+        bench.windows.idle.restart(at: bench.now)
+        #expect(bench.send(0) == .shed)
+        _ = bench.acks()
         bench.advance(milliseconds: 599_000)
         bench.key = WindowBench.key(2)
         #expect(bench.send(1) == .accepted)

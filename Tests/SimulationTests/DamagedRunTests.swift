@@ -54,6 +54,37 @@ struct DamagedRunTests {
         #expect(met == [.rewardDays, .days, .names], "\(met)")
     }
 
+    @Test(
+        "a damaged footer, or a segment that is gone, ends a running daemon once a merge meets it",
+        arguments: [false, true])
+    func footer(isRemoved: Bool) throws {
+        let base = try filled()
+        let manifest = try newest(base)
+        let segment = try #require(manifest.sealed.last)
+        let reader = try SegmentReader(segment.number, directory: manifest.directory, in: base)
+        let blocks = try reader.readFooter(of: segment).blocks
+        var pipeline = try SteppedPipeline.open(base, clock: clock, seed: 5)
+        let name = FileName.segment(segment.number).text
+        if isRemoved {
+            try base.unlink(name)
+        } else {
+            // A page of its counters lies in the middle.
+            let start = Int(try #require(blocks.last).end)
+            base.disk.damage(name) { $0[(start + $0.count) / 2] ^= 1 }
+        }
+        let error = try #require(throws: PipelineError.self) {
+            try pipeline.take(250..<800)
+            try pipeline.rest(turns: 130)
+        }
+        #expect(error.exitCode == (isRemoved ? 65 : 74), "\(error)")
+        #expect("\(error)".contains(isRemoved ? "was removed" : "start again"), "\(error)")
+        let left = base.disk.kill()
+        var again = try SteppedPipeline.open(left, clock: clock, seed: 6)
+        try again.take(800..<810)
+        try again.stop()
+        if !isRemoved { #expect(try Verifier.run(left).exitCode == 0) }
+    }
+
     @Test("a start that cannot read a page of names makes them again, also without a block of them")
     func start() throws {
         let base = try filled()

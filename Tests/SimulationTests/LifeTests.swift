@@ -100,6 +100,32 @@ struct LifeTests {
         #expect(try stops(files).count == 2)
     }
 
+    @Test("one that begins while the disk takes nothing is recorded once it takes something")
+    func onFullDisk() throws {
+        let files = SimulatedFileSystem(seed: 1)
+        var first = try open(files)
+        try first.take(0..<50)
+        try first.stop()
+        let full = files.disk.kill()
+        try full.unlink("reserve")
+        full.disk.hog()
+        do {
+            var pipeline = try open(full)
+            #expect(pipeline.shortage == .space)
+            try pipeline.settle()
+            full.disk.hog(false)
+            full.disk.limit(byteCount: 1 << 30)
+            clock.advance(milliseconds: 60_000)
+            try pipeline.settle()
+            #expect(pipeline.shortage == nil)
+        }
+        let left = full.disk.kill()
+        #expect(try stops(left).isEmpty)
+        var pipeline = try open(left)
+        try pipeline.stop()
+        #expect(try stops(left).count == 1)
+    }
+
     @Test("R5: packets that such a life took are unknown since")
     func unknown() throws {
         let files = SimulatedFileSystem(seed: 1)

@@ -95,6 +95,9 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         switch consumer.wait(timeoutNanoseconds: mayWait && !gathers ? waitNanoseconds() : 0) {
         case .records, .woken: return .worked
         case .timedOut:
+            // The clock may step while nothing comes; and while the disk takes nothing no sender can be heard.
+            let now = time.now()
+            if links.state.shortage != nil { windows.idle.restart(at: now) }
             if gathers { clock.pause(nanoseconds: gatherNanoseconds()) }
             return gathers ? .worked : .idle
         case .closed:
@@ -355,10 +358,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
             rows: slot.rows, names: slot.names, keys: slot.keys, ledger: slot.ledger,
             context: slot.context, into: slot.buffer)
         slot.summary = summary
-        counters.commit.add(.blocks)
         counters.commit.add(.rows, UInt64(summary.rowCount))
-        counters.commit.add(.names, UInt64(summary.nameCount))
-        counters.commit.add(.keys, UInt64(summary.keyCount))
         cursor.advance(past: slot, summary)
     }
 

@@ -70,7 +70,7 @@ struct RunMerge<Files: FileSystem> {
     /// Writes the runs of the order: names that the disk does not take keep no tables from being merged.
     ///
     /// - Returns: empty if it was stopped; then nothing is left of it.
-    /// **Errors** `corrupt` with the path of a footer that cannot be merged. Nothing is left of what was written. A
+    /// **Errors** `footer` that cannot be merged; `removed`, its segment. Nothing is left of what was written. A
     /// `Shortage` is in the result, as a run that cannot be read, and why segments could not expire.
     func run() throws(PipelineError) -> MergeResult {
         var result = MergeResult(order)
@@ -86,7 +86,7 @@ struct RunMerge<Files: FileSystem> {
             try expire(&result)
         } catch {
             removeRuns(of: result.runs)
-            throw .storage(error)
+            throw failure(error)
         }
         if isStopped() {
             removeRuns(of: result.runs)
@@ -106,6 +106,17 @@ struct RunMerge<Files: FileSystem> {
         }
         removeRuns(of: result.runs)
         throw refusal
+    }
+
+    /// What cannot be merged: a segment of level 0 is no run, and is made good by a start alone.
+    private func failure(_ error: StorageError) -> PipelineError {
+        let level0 = order.tables?.level0.map { FileName.segment($0.number) } ?? []
+        guard let file = error.damagedFile, level0.contains(file) else { return .storage(error) }
+        if case .notFound(let path) = error {
+            return .storage(
+                .removed(path: path, detail: "a sealed segment was removed while the daemon ran"))
+        }
+        return .footer(error)
     }
 
     private func noting(

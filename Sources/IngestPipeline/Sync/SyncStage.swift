@@ -26,6 +26,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// Of the writer's segment, the bytes that are durable.
     private var segmentByteCount = SegmentLayout.blocksOffset
     /// The segment that is open, and the one that was begun last, successfully or not.
+    private let firstHeader: SegmentHeader
     private var open: SegmentNumber?
     private var begun: SegmentNumber?
     private var acks: AckSender
@@ -34,10 +35,10 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var backoff = Backoff(milliseconds: 250)
 
     /// - Parameters:
-    ///   - first: what `beginFirst` gave, of the segment `number`.
+    ///   - first: what `beginFirst` gave, of the segment with this header.
     init(
         files: Files, mark: consuming DurableMarkFile<Files>,
-        first: consuming SegmentWriter<Files>?, of number: SegmentNumber, segmentByteCountMax: Int,
+        first: consuming SegmentWriter<Files>?, of header: SegmentHeader, segmentByteCountMax: Int,
         reserve: DiskReserve<Files>, clock: Clock,
         waker: RingWaker, acks: consuming AckSender, links: StageLinks,
         counters: PipelineCounters, warn: @escaping @Sendable (String) -> Void
@@ -52,8 +53,9 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
         self.links = links
         self.counters = counters
         self.warn = warn
-        begun = number
-        open = first == nil ? nil : number
+        firstHeader = header
+        begun = header.segment
+        open = first == nil ? nil : header.segment
         writer = first
         guard links.state.shortage != nil else { return }
         backoff.begin(at: clock.monotonicNanoseconds())
@@ -82,7 +84,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// Begins the first segment of this life, before there is a block for it: the log then says that a life was begun, and
     /// a start that finds the file knows that it was not ended.
     ///
-    /// - Returns: `nil` where the disk does not take it now: it is begun with its first block.
+    /// - Returns: `nil` where the disk does not take it now: it is begun once it does.
     static func beginFirst(
         _ header: SegmentHeader, segmentByteCountMax: Int, in files: Files,
         unless shortage: Shortage?
@@ -132,6 +134,7 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
             // A start has found no room for the reserve, and nothing is to be written yet.
             do throws(StorageError) {
                 try holdReserve(for: SegmentLayout.blocksOffset)
+                if open == nil { try create(firstHeader) }
             } catch {
                 try beginToWait(after: error, mayKeep: true)
                 return .idle

@@ -178,6 +178,7 @@ extension LogRebuild {
         let witnesses = try witnesses()
         var (blocks, byteCount): ([NamesOfBlock], Int) = ([], 0)
         for segment in next.sealed {
+            if isStopped() { return }
             let found = try SealedBlocks(segment, directory: next.directory, in: store.files)
             let names = try found.readNames(of: segment.number, next.directory)
             blocks += names

@@ -125,8 +125,8 @@ struct IdleWindows {
     /// Of it a window that the log tells of has at least so much left after a start: heartbeats without news are not in the
     /// log, and the clock may be wrong at first.
     private static let graceMicroseconds: Int64 = 86_400_000_000
-    /// Where there is no room for another one, those that were silent for this long, since the start at the earliest: a
-    /// sender that is there sends a heartbeat a second.
+    /// Where there is no room for another one, those that were silent for this long, since the start or the end of a shortage
+    /// at the earliest: a sender that is there sends a heartbeat a second.
     private static let idleNanoseconds: Int64 = 600_000_000_000
     private static let lookIntervalNanoseconds: UInt64 = 1_000_000_000
     private static let expiryIntervalNanoseconds: UInt64 = 60_000_000_000
@@ -136,9 +136,12 @@ struct IdleWindows {
     private var ofKeys: [UInt16: [SenderKey]] = [:]
     private var lookedAtNanoseconds: UInt64?
     private var expiredAtNanoseconds: UInt64?
-    private let startNanoseconds: Int64
+    private var startNanoseconds: Int64
 
     init(start: StageTime) { startNanoseconds = start.signedNanoseconds }
+
+    /// From now on silence counts anew: nobody was listened to before.
+    mutating func restart(at now: StageTime) { startNanoseconds = now.signedNanoseconds }
 
     /// How long a window that the log tells of counts as silent when the process starts, µs.
     static func silence(since lastSeen: Int64, atStart now: StageTime) -> Int64 {
