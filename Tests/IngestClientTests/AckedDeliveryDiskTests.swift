@@ -59,6 +59,30 @@ struct AckedDeliveryDiskTests {
         }
     }
 
+    /// A copy-on-write file system may need room for that.
+    @Test func `A full disk that takes away no acked file costs no packet, and gets none twice`()
+        throws
+    {
+        let files = SimulatedFileSystem(seed: 3)
+        // A packet a file.
+        let rig = StreamRig(try Self.spool(files, fileByteCountMax: 80))
+        rig.ack(floor: 0)
+        rig.sendPackets(1)
+        rig.ack(floor: 1)
+        files.disk.fail(.unlink, onCall: 1, errno: ENOSPC)
+        rig.sendPackets(1)
+        #expect(rig.stall != nil && rig.nextSequence == 2)
+        // The removal is tried again.
+        rig.pass(2 * Self.second)
+        #expect(rig.failure == nil && rig.stall == nil)
+        #expect(try SpoolTests.names(files) == ["0000000002.spool"])
+        rig.sendPackets(1)
+        let next = try Self.spool(files.disk.kill(), fileByteCountMax: 80)
+        #expect(next.packets.count == 2 && next.firstSequence == 1 && next.damaged.isEmpty)
+        rig.answer(floor: 3)
+        #expect(rig.isDrained && rig.totals.eventsAcked == 3)
+    }
+
     @Test
     func `A sender that gives up does so for a disk that stays full, with all it took so far`()
         throws

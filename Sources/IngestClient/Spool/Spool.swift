@@ -257,8 +257,7 @@ final class Spool<Files: FileSystem>: PacketSpool {
         reading.withLock { ($0.file, $0.end) = (place.file, end) }
         if let last = packets.last { state.note = last.note }
         state.hasEnded = false
-        // Not before: without packets the files before are all that may say that the epoch goes on.
-        try retire(&state, below: state.ackedEnd)
+        // Files before it that are acked stay until `retire`: an error from here on would call these packets not written.
         return place
     }
 
