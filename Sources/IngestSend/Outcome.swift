@@ -3,6 +3,7 @@
 import ArgumentParser
 import Glibc
 import IngestClient
+import IngestFormat
 
 /// What became of the events at the receiver: their fields of the summary, and what to do where some do not count.
 enum Outcome {
@@ -29,7 +30,7 @@ enum Outcome {
             return
         }
         guard counts.notCounted > 0 else { return }
-        let all = counts.counted + counts.repeated + counts.notCounted
+        let all = counts.counted.saturatingSum(counts.repeated).saturatingSum(counts.notCounted)
         let isLonger = continuesEpoch || all > totals.eventsAcked
         printToStandardError(
             "ingest-send: \(grouped(counts.notCounted)) of \(grouped(all)) events "

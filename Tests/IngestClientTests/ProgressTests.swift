@@ -1,6 +1,7 @@
 import Testing
 
 @testable import IngestClient
+@testable import IngestFormat
 @testable import IngestSend
 
 /// The line that a person at a terminal watches.
@@ -68,5 +69,15 @@ struct ProgressTests {
             transport: RecordingTransport(), options: EventSender.Options())
         progress.look(sender)
         #expect(terminal.text.contains("0 events sent"))
+    }
+
+    @Test func `An answer may count more events than fit a number`() throws {
+        var totals = result(sent: 5)
+        totals.eventsAcked = 5
+        totals.receiver = EventSender.ReceiverCounts(
+            EventSums(counted: .max, repeated: 5, refusedAndReason: 7))
+        #expect(throws: (any Error).self) {
+            try Outcome.tell(totals, isAcked: true, continuesEpoch: false, failsOnRefused: true)
+        }
     }
 }
