@@ -18,8 +18,10 @@ struct FileFollowerTests {
         private var note: SpoolNote
         var now: UInt64 = 1_000_000_000
 
-        init(_ folder: TemporaryFolder, from note: SpoolNote = SpoolNote()) throws {
-            path = folder.path + "/log"
+        init(
+            _ folder: TemporaryFolder, _ name: String = "log", from note: SpoolNote = SpoolNote()
+        ) throws {
+            path = folder.path + "/" + name
             self.note = note
             let said = said
             follower = try FileFollower(path: path, from: note, hasEnded: false, now: now) {
@@ -28,8 +30,8 @@ struct FileFollowerTests {
         }
 
         /// The same after a restart.
-        func again(_ folder: TemporaryFolder) throws -> Following {
-            try Following(folder, from: note)
+        func again(_ folder: TemporaryFolder, _ name: String = "log") throws -> Following {
+            try Following(folder, name, from: note)
         }
 
         var messages: [String] { said.lines }
@@ -143,6 +145,31 @@ struct FileFollowerTests {
         #expect(try again.lines() == [])
         again.now += 2_000_000_000
         #expect(try again.lines() == ["3"])
+    }
+
+    /// As logrotate names them, also by `extension .log`.
+    @Test(arguments: ["ads.log.%", "ads.log-%", "ads-%.log", "ads.%.log"])
+    func `what was renamed while the agent was stopped is read, its extension last or not`(
+        name: String
+    ) throws {
+        let folder = try TemporaryFolder()
+        let path = try folder.write("ads.log", "1\n")
+        var following = try Following(folder, "ads.log")
+        #expect(try following.lines() == ["1"])
+        Self.append("2\n", to: path)
+        for (day, line) in [("20261125", "3\n"), ("20261126", "4\n")] {
+            rename(path, "\(folder.path)/" + name.replacingOccurrences(of: "%", with: day))
+            try Self.tick(folder)
+            try folder.write("ads.log", line)
+        }
+        // Other logs, and a copy.
+        for name in ["ads-1.log.gz", "ads-old.log", "adserver.log", "ads-1.txt"] {
+            try folder.write(name, "no line of this one\n")
+        }
+        var again = try following.again(folder, "ads.log")
+        #expect(try again.lines() == ["2"])
+        again.now += 2_000_000_000
+        #expect(try again.lines() == ["3", "4"])
     }
 
     @Test func `what is written to a file that was left is said, and the file not read again`()

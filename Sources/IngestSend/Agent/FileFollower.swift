@@ -145,7 +145,7 @@ struct FileFollower {
             current = file
             if name != path {
                 next = between(
-                    file, others.map(\.name), before: try? FollowedFile(path: path))
+                    file, namesOfParts().map(\.name), before: try? FollowedFile(path: path))
             }
             tell("resuming \(name.debugDescription) after \(note.position) bytes sent before")
             return
@@ -156,23 +156,16 @@ struct FileFollower {
     }
 
     /// Those that had the name after the file, and were renamed while nobody looked. By their names, for copies may lie beside
-    /// them: `.1`, `-20261125` and the like.
+    /// them.
     ///
     /// One that had the name later was made later. Where both were in one tick of the clock, those that are known are told by
     /// their inodes.
     private func between(
         _ file: FollowedFile, _ names: [String], before last: FollowedFile?
     ) -> [FollowedFile] {
-        let named = names.filter {
-            guard $0.hasPrefix(path), let mark = $0.utf8.dropFirst(path.utf8.count).first,
-                ".-".utf8.contains(mark)
-            else { return false }
-            return $0.utf8.dropFirst(path.utf8.count + 1)
-                .allSatisfy { "0123456789.-_T".utf8.contains($0) }
-        }
         let times = file.times
         let known = ([file, last, current].compactMap { $0 } + next).map(\.inode)
-        return named.compactMap { open($0, modifiedSince: times.modified) }
+        return names.compactMap { open($0, modifiedSince: times.modified) }
             .map { (file: $0, times: $0.times) }
             .filter { part in
                 part.times.made >= times.made && part.times.modified >= times.modified
@@ -198,8 +191,19 @@ struct FileFollower {
         }
     }
 
+    /// What the name was renamed to, by its looks: `.1`, `-20261125` and the like are behind it, or before its extension.
     private func namesOfParts() -> [(name: String, inode: UInt64)] {
-        otherFiles().filter { $0.name.hasPrefix(path) }.sorted { $0.name < $1.name }
+        let start = path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex
+        let dot = path[start...].lastIndex(of: ".") ?? path.endIndex
+        return otherFiles().filter { other in
+            [path.endIndex, dot].contains { end in
+                let (stem, suffix) = (path[..<end], path[end...])
+                guard other.name.hasPrefix(stem), other.name.hasSuffix(suffix) else { return false }
+                let part = other.name.utf8.dropFirst(stem.utf8.count).dropLast(suffix.utf8.count)
+                return part.first.map { ".-".utf8.contains($0) } == true
+                    && part.dropFirst().allSatisfy { "0123456789.-_T".utf8.contains($0) }
+            }
+        }.sorted { $0.name < $1.name }
     }
 
     /// What lies beside it, by its paths.
