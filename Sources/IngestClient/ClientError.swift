@@ -32,7 +32,7 @@ public enum ClientError: Error, Equatable, Sendable {
     case unsupported(address: String)
     /// Nothing was heard while packets waited for an ack.
     case noAnswer(address: String, seconds: UInt64)
-    /// The receiver answers, and takes nothing.
+    /// The receiver answers, and takes nothing, or its disk does not.
     case notTaken(address: String, cause: BlockCause, seconds: UInt64)
     /// Acks come, but this packet, sent again and again, is not acked, nor is any other.
     case noProgress(address: String, sequence: UInt64, byteCount: Int)
@@ -76,7 +76,7 @@ public enum ClientError: Error, Equatable, Sendable {
 
     /// Why a receiver takes nothing. It may end by itself.
     public enum BlockCause: Equatable, Sendable {
-        /// Its ring is full, or the key has no room for another sender or name.
+        /// Its ring is full, its disk takes long, or the key has no room for another sender or name.
         case busy
         case diskFull
         /// It has given its room to other senders.
@@ -250,7 +250,7 @@ extension ClientError: CustomStringConvertible {
             "no answer from \(address) for \(seconds) s, check that ingestd runs there, its keys and the"
                 + " network"
         case .notTaken(let address, let cause, let seconds):
-            "\(address) has taken nothing for \(seconds) s: \(cause.description)"
+            "\(address) has acked nothing for \(seconds) s: \(cause.description)"
         case .noProgress(let address, let sequence, let byteCount):
             "\(address) answers, but does not ack packet \(sequence) of \(byteCount) bytes, check the keys,"
                 + " and whether packets of that size pass the network"

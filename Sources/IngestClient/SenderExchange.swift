@@ -279,8 +279,8 @@ extension SenderStream {
     /// The disk stalls: what is in flight has arrived, and is not asked for before the time is up again.
     private mutating func awaitDisk(now: UInt64) {
         timers.progressed(now: now)
-        // It has taken packets.
-        timers.unblocked()
+        // A disk that hangs is a receiver that takes nothing, until an ack.
+        if !isAllFinal { timers.blocked(by: .busy, now: now) }
         if probe.heard() { beginAgain(now: now) }
         if congestion.inFlightCount > 0 { probe.pending(now: now) }
         pump(now: now)

@@ -30,7 +30,7 @@ struct SenderTimers: Sendable {
     private var progressAt: UInt64 = 0
     /// Since when packets are on their way without a break; `nil` while none is.
     var waitsSince: UInt64?
-    /// Since when the receiver has taken nothing, and nothing was acked, and why.
+    /// Since when the receiver, or its disk, has taken nothing, and nothing was acked, and why.
     private var block: (since: UInt64, cause: ClientError.BlockCause)?
     var route = RouteWatch()
     private(set) var hasHeard = false
@@ -106,7 +106,7 @@ struct SenderTimers: Sendable {
     /// A packet was acked, or none can be: no credit, nothing taken.
     mutating func progressed(now: UInt64) { progressAt = now }
 
-    /// The receiver takes nothing now.
+    /// The receiver, or its disk, takes nothing now.
     mutating func blocked(by cause: ClientError.BlockCause, now: UInt64) {
         block = (block?.since ?? now, cause)
     }

@@ -65,7 +65,7 @@ struct IngestSend: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "Give up after this time without an answer or without a new ack, 1 … 31536000; after ten "
-                + "if the receiver is unreachable from the start. An ingestd that is busy or whose disk is full gives "
+                + "if the receiver is unreachable from the start. An ingestd that is busy or whose disk is full or hangs gives "
                 + "no answer in this sense, but with --spool, which waits for it as long as it takes.",
             valueName: "seconds"))
     var giveUpSeconds = 60

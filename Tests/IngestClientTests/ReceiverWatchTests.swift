@@ -195,14 +195,29 @@ struct ReceiverWatchTests {
         #expect(rig.stream.window.base == 15)
     }
 
-    @Test func `A disk that takes its time is waited for`() {
+    @Test func `A disk that takes its time is waited for, one that hangs is given up`() {
         let rig = Self.rig { $0.silenceNanosecondsMax = 20 * Self.second }
-        for _ in 0..<60 {
-            rig.answer(floor: 10, isPending: true)
-            rig.pass(Self.second)
+        func answerPending(seconds: Int) {
+            for _ in 0..<seconds {
+                rig.answer(floor: 10, isPending: true)
+                rig.pass(Self.second)
+            }
         }
-        #expect(rig.failure == nil && rig.obstacle == nil)
-        // Answers without it, that ack nothing, are an obstacle.
+        for floor in 11...14 as ClosedRange<UInt64> {
+            answerPending(seconds: 19)
+            #expect(rig.failure == nil)
+            #expect(rig.obstacle == .notTaken(address: "", cause: .busy, seconds: 19))
+            rig.answer(floor: floor)
+            #expect(rig.obstacle == nil)
+        }
+        answerPending(seconds: 21)
+        #expect(rig.failure == .notTaken(address: "", cause: .busy, seconds: 20))
+        #expect(rig.failure?.exitCode == 69)
+    }
+
+    @Test func `Answers that ack nothing are an obstacle, pending ones before them or not`() {
+        let rig = Self.rig()
+        rig.answer(floor: 10, isPending: true)
         for _ in 0..<11 {
             rig.answer(floor: 10)
             rig.pass(Self.second)

@@ -36,7 +36,15 @@ struct SpooledDeliveryTests {
         let rig = StreamRig(try Self.open(files)) { $0.silenceNanosecondsMax = 60 * Self.second }
         rig.ack(floor: 0)
         rig.sendPackets(3)
-        for _ in 0..<600 {
+        for _ in 0..<300 {
+            rig.answer(floor: 0, isPending: true)
+            rig.pass(Self.second)
+        }
+        guard case .notTaken("", .busy, 300...)? = rig.obstacle else {
+            Issue.record("\(String(describing: rig.obstacle))")
+            return
+        }
+        for _ in 0..<300 {
             rig.ack(floor: 0, credit: 0, .diskFull)
             rig.pass(Self.second)
         }
