@@ -28,6 +28,8 @@ public final class EventSender: Sendable {
     package let spoolNote: SpoolNote
     /// Whether that was all of the input, and all of it was acked.
     package let hasSpoolEnded: Bool
+    /// Whether an earlier start has begun the epoch.
+    package let continuesEpoch: Bool
     let loop: SenderLoop
     private let openedAt = SenderClock.monotonicNanoseconds()
 
@@ -47,13 +49,11 @@ public final class EventSender: Sendable {
             try spool(directory, identity, options)
         }
         identity = opened?.spool.identity ?? identity
+        let left = opened?.left ?? SpoolContent()
         let stream = SenderStream(
             options.configuration(identity, address: address), transport: transport,
-            spool: opened?.spool, left: opened?.left ?? SpoolContent(),
-            now: SenderClock.monotonicNanoseconds())
-        return try EventSender(
-            stream, transport: transport, note: opened?.left.note ?? SpoolNote(),
-            hasEnded: opened?.left.hasEnded ?? false)
+            spool: opened?.spool, left: left, now: SenderClock.monotonicNanoseconds())
+        return try EventSender(stream, transport: transport, left: left)
     }
 
     private static func spool(
@@ -79,13 +79,13 @@ public final class EventSender: Sendable {
 
     init(
         _ stream: consuming sending SenderStream, transport: any DatagramTransport,
-        note: SpoolNote = SpoolNote(), hasEnded: Bool = false
+        left: SpoolContent = SpoolContent()
     ) throws(ClientError) {
         let configuration = stream.configuration
         senderID = configuration.identity.sender.rawValue
         epoch = configuration.identity.epoch.rawValue
-        spoolNote = note
-        hasSpoolEnded = hasEnded
+        (spoolNote, hasSpoolEnded) = (left.note, left.hasEnded)
+        continuesEpoch = left.isContinued
         loop = try SenderLoop(stream, transport: transport, address: configuration.address)
     }
 
@@ -209,9 +209,9 @@ public final class EventSender: Sendable {
     /// Ends where all is acked; `nil` where not.
     ///
     /// - Parameters:
-    ///   - note: of the whole input, for the spool.
+    ///   - note: of the whole input, for the spool; `nil` = it keeps the one that it has.
     ///   - asks: whether it waits, some seconds at most, for what became of the events.
-    func end(_ note: SpoolNote, asks: Bool = true) throws(ClientError) -> Totals? {
+    func end(_ note: SpoolNote?, asks: Bool = true) throws(ClientError) -> Totals? {
         let isEnding = try loop.locked { stream throws(ClientError) -> Bool in
             let now = SenderClock.monotonicNanoseconds()
             guard stream.isDrained, !asks || stream.knowsOutcome(now: now) else { return false }
@@ -271,11 +271,11 @@ public final class EventSender: Sendable {
         }
     }
 
-    /// As `close(within:)`; the spool keeps `note`, of the whole input.
+    /// As `close(within:)`; the spool keeps `note`, of the whole input, or if it is `nil` the one that it has.
     ///
     /// **Errors** When the time is up, always `.deadline`.
     package func close(
-        within limit: Duration?, note: SpoolNote
+        within limit: Duration?, note: SpoolNote?
     ) throws(ClientError) -> Totals {
         let deadline = Self.deadline(limit)
         try flush(until: deadline)

@@ -321,11 +321,11 @@ package struct SenderStream: ~Copyable {
     /// Ends a sender that is drained: clears the spool, and tells the receiver how many packets there were. With a spool it
     /// has ended when that has been done, unless there is a `stall` then.
     ///
-    /// - Parameter note: of the whole input, which the spool keeps.
-    package mutating func finish(_ note: SpoolNote = SpoolNote(), now: UInt64) {
+    /// - Parameter note: of the whole input, which the spool keeps; `nil` = it keeps the one that it has.
+    package mutating func finish(_ note: SpoolNote? = SpoolNote(), now: UInt64) {
         guard failure == nil else { return }
         guard isAcked else { return finishUnacked(now: now) }
-        if spool != nil { return queue.end = note }
+        if spool != nil { return queue.end = SpoolEnd(note: note) }
         sendHeartbeat(now: now, endsEpoch: true)
         abandon()
     }

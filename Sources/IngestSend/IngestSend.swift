@@ -206,8 +206,7 @@ struct IngestSend: ParsableCommand {
         }
         try Outcome.tell(
             sender.totals, isAcked: isAcked,
-            continuesEpoch: sender.spoolNote.position > 0 && !sender.hasSpoolEnded,
-            failsOnRefused: failOnRefused)
+            continuesEpoch: sender.continuesEpoch, failsOnRefused: failOnRefused)
         if sender.totals.eventsRefused > 0 { throw ExitCode(1) }
         if !isSummaryWritten { throw ExitCode(74) }
     }

@@ -30,7 +30,7 @@ struct SendJob: ~Copyable {
             case .send(let error): error.description
             case .otherInput:
                 "the spool holds a part of another input, give that one again, or send what the spool holds"
-                    + " with --spool-only"
+                    + " with --spool-only, and once that has ended with 0 remove the spool"
             case .longerLine(let number):
                 "line \(number) of the input was sent when it ended there, and has more text now, put that"
                     + " on a line of its own"
@@ -134,8 +134,9 @@ struct SendJob: ~Copyable {
     }
 
     /// How far the input has been sent: not with a last line that had no newline and was no event, for it may be completed.
-    private var end: SpoolNote {
-        if !readsInput { return note }
+    /// `nil` where none was read: of an input that is sent in part the rest may come.
+    private var end: SpoolNote? {
+        if !readsInput { return nil }
         if !reader.canRewind { return SpoolNote() }
         return reader.endsInLine && !isLastLineSent ? reader.lineNote : reader.note
     }

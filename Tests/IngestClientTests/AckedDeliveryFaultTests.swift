@@ -390,7 +390,7 @@ private final class SlowSpool: PacketSpool {
         bytes += self.bytes.withLock { Array($0[place.offset..<place.offset + byteCount]) }
     }
     func retire(below base: UInt64) throws(StorageError) {}
-    func finish(_ note: SpoolNote) throws(StorageError) {}
+    func finish(_ note: SpoolNote?) throws(StorageError) {}
     var byteCount: Int { 0 }
     var retirableEnd: UInt64 { .max }
 }

@@ -230,6 +230,43 @@ struct SendProgramTests {
         try Self.check(peer.kill(), lines: 0..<3_000)
     }
 
+    @Test func `A pipe that was killed half-way goes on behind its first part after --spool-only`()
+        throws
+    {
+        let folder = try TemporaryFolder()
+        let lines = (0..<200).map { SampleEvents.line($0) + "\n" }
+        let peer = UDPPeer()
+        let arguments = ["--to", peer.address, "--spool", folder.path + "/spool"]
+        let pipe = Pipe()
+        let running = try Running(
+            "ingest-send", arguments, in: folder, input: pipe.fileHandleForReading)
+        pipe.fileHandleForWriting.write(Data(lines[..<100].joined().utf8))
+        #expect(try eventually { try peer.receiver.durableEvents().count == 100 })
+        running.send(SIGKILL)
+        _ = running.end()
+        for _ in 0..<2 {
+            let rest = try Self.run(arguments + ["--spool-only"], in: folder)
+            #expect(rest.code == 0, "\(rest.errors)")
+        }
+        /// Few enough that a pipe holds all of them.
+        func send(_ lines: [String]) throws -> Result {
+            let pipe = Pipe()
+            pipe.fileHandleForWriting.write(Data(lines.joined().utf8))
+            pipe.fileHandleForWriting.closeFile()
+            return try Result(
+                TestSupport.run(
+                    "ingest-send", arguments, in: folder, input: pipe.fileHandleForReading))
+        }
+        let other = try send(lines.reversed())
+        #expect(other.code == 66 && other.errors.contains("remove the spool"), "\(other.errors)")
+        let whole = try send(lines)
+        #expect(whole.code == 0, "\(whole.errors)")
+        #expect(whole.summary["sent"] == 100)
+        // It has ended with all of it.
+        #expect(try send([SampleEvents.line(200)]).summary["sent"] == 1)
+        try Self.check(peer.kill(), lines: 0..<201)
+    }
+
     @Test func `A key tags every packet, and a wrong one is found by silence`() throws {
         let folder = try TemporaryFolder()
         let keys = try folder.write(

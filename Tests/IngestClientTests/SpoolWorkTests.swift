@@ -254,7 +254,7 @@ private final class GatedSpool: PacketSpool {
     }
 
     func retire(below base: UInt64) throws(StorageError) {}
-    func finish(_ note: SpoolNote) throws(StorageError) {}
+    func finish(_ note: SpoolNote?) throws(StorageError) {}
     var byteCount: Int { 0 }
     var retirableEnd: UInt64 { .max }
 }

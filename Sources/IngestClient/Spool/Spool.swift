@@ -25,10 +25,10 @@ protocol PacketSpool: AnyObject, Sendable {
     func retire(below base: UInt64) throws(StorageError)
     /// All is acked, and the input has ended: no packet is left for a next start.
     ///
-    /// - Parameter note: of the whole input, for who asks whether it was sent before.
+    /// - Parameter note: of the whole input, for who asks whether it was sent before; `nil` = what is known of it stays.
     ///
     /// **Errors** At `diskFull` it goes on as it was.
-    func finish(_ note: SpoolNote) throws(StorageError)
+    func finish(_ note: SpoolNote?) throws(StorageError)
     /// Of all files.
     var byteCount: Int { get }
     /// With an acked base from here on `retire` makes room; `.max` = with none.
@@ -383,9 +383,10 @@ final class Spool<Files: FileSystem>: PacketSpool {
         }
     }
 
-    func finish(_ note: SpoolNote) throws(StorageError) {
+    func finish(_ note: SpoolNote?) throws(StorageError) {
         try state.withLock { state throws(StorageError) in
-            try replaceAll(&state, note, hasEnded: true)
+            try replaceAll(
+                &state, note ?? state.note, hasEnded: note != nil || state.hasEnded)
         }
     }
 

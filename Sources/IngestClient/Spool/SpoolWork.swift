@@ -16,13 +16,13 @@ package struct SpoolWork: ~Copyable {
     let base: UInt64
     let packets: [SpooledPacket]
     /// With which the spool ends; `nil` where it does not.
-    let end: SpoolNote?
+    let end: SpoolEnd?
     /// Where the packets are then, if there were any, and it did not fail.
     private(set) var place: SpoolPlace?
     /// At `diskFull` the same can be given to the spool again.
     private(set) var error: StorageError?
 
-    init(_ spool: any PacketSpool, base: UInt64, packets: [SpooledPacket], end: SpoolNote?) {
+    init(_ spool: any PacketSpool, base: UInt64, packets: [SpooledPacket], end: SpoolEnd?) {
         (self.spool, self.base, self.packets, self.end) = (spool, base, packets, end)
     }
 
@@ -30,11 +30,17 @@ package struct SpoolWork: ~Copyable {
         do throws(StorageError) {
             try spool.retire(below: base)
             if !packets.isEmpty { place = try spool.append(packets) }
-            if let end { try spool.finish(end) }
+            if let end { try spool.finish(end.note) }
         } catch {
             self.error = error
         }
     }
+}
+
+/// How a spool ends, all of whose packets are acked.
+struct SpoolEnd: Sendable {
+    /// See `PacketSpool.finish`.
+    let note: SpoolNote?
 }
 
 /// What of a stream waits for its spool.
@@ -51,7 +57,7 @@ struct SpoolQueue: Sendable {
     private(set) var runningCount: Int?
     var isRunning: Bool { runningCount != nil }
     /// The end is wanted, or being written.
-    var end: SpoolNote?
+    var end: SpoolEnd?
     /// See `PacketSpool.retirableEnd`.
     var retirableEnd = UInt64.max
     /// The first sequence of each taking back.
