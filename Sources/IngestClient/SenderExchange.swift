@@ -260,7 +260,7 @@ extension SenderStream {
         _ ack: borrowing AckView, _ finding: ReceiverWatch.Finding
     ) -> Bool {
         guard case .believed(.some) = finding, ack.status == .ok, !ack.isPending,
-            ack.floor >= acks.floor
+            ack.floor >= acks.floor, !isEnding
         else { return false }
         let (lacking, unknown) = (
             window.ackedTime(ofLackingIn: ack), window.unknownSequence(in: ack)

@@ -74,7 +74,7 @@ extension SenderStream {
     private mutating func ended(hasFailed: Bool, now: UInt64) {
         queue.end = nil
         if hasFailed || failure != nil { return }
-        sendHeartbeat(now: now, endsEpoch: true)
+        if suspension == nil { sendHeartbeat(now: now, endsEpoch: true) }
         abandon()
     }
 

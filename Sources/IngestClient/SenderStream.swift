@@ -45,7 +45,7 @@ package struct SenderStream: ~Copyable {
         package var isDurableAtSend = false
         /// Whether a network error ends a sender without acks: for a program in the foreground.
         package var endsAtNetworkErrors = false
-        /// Whether what a receiver refuses ends nothing: see `suspension`.
+        /// Whether what a receiver refuses ends no sender that holds packets: see `suspension`.
         package var spoolsOn = false
         /// For messages.
         package var address = ""
@@ -347,16 +347,28 @@ package struct SenderStream: ~Copyable {
         failure = failure ?? lastError ?? timers.networkError ?? .closed
     }
 
-    /// An agent keeps what it is given, whatever becomes of its receiver.
+    /// An agent keeps what it is given, whatever becomes of its receiver. Of an epoch that is refused for good it keeps nothing
+    /// more where all is acked: it clears the spool, so that its next start takes a new one, and ends.
     private mutating func suspend() {
-        guard configuration.spoolsOn, let error = failure, error.isOfReceiver else { return }
+        guard configuration.spoolsOn, suspension == nil, let error = failure, error.isOfReceiver
+        else { return }
+        if isDrained, isForGood(error) { queue.end = SpoolEnd(note: nil) }
         failure = nil
         suspension = error
     }
 
+    /// Whether that is said of the epoch for ever. Before any ack it may be for a clock, which will be set.
+    private func isForGood(_ refusal: ClientError) -> Bool {
+        switch refusal {
+        case .refused(_, _, .newerEpoch): true
+        case .refused: acks.hasCredit
+        default: false
+        }
+    }
+
     /// Ends a sender as it is; its spool is another's to open.
     package mutating func abandon() {
-        if failure == nil { failure = .closed }
+        if failure == nil { failure = suspension ?? .closed }
         spool = nil
     }
 }

@@ -1,7 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import IngestClient
 @testable import IngestFormat
+@testable import IngestStorage
 
 /// An acked sender whose receiver, or the way to it, is another one than before.
 struct ReceiverChangeTests {
@@ -122,6 +124,50 @@ struct ReceiverChangeTests {
             rig.answer(floor: 7)
             #expect(rig.isDrained && rig.totals.packetsLost == 0)
         }
+    }
+
+    @Test(arguments: [0, 3] as [UInt64])
+    func `S7: Refused with nothing unacked, a sender that spools on ends, its spool at a new epoch`(
+        count: UInt64
+    ) throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let identity = SampleEvents.identity()
+        let opened = try Spool.open(
+            files, sender: identity.sender, random: identity.sender, epoch: identity.epoch)
+        let rig = StreamRig(spool: opened.spool) { $0.spoolsOn = true }
+        rig.answer(floor: 0)
+        for number in 0..<count {
+            let (now, note) = (rig.now, SpoolNote(position: number + 1, device: 3, inode: 4))
+            let line = SampleEvents.line(Int(number))
+            _ = rig.stream.send(jsonLine: line.utf8Span.span, note: note, now: now)
+        }
+        rig.flush()
+        rig.answer(floor: rig.nextSequence)
+        #expect(rig.isDrained)
+        rig.pass(Self.second)
+        _ = rig.network.take()
+        rig.answer(floor: 0, .refused, epoch: 10)
+        let refusal = ClientError.refused(sender: 7, epoch: 9, cause: .newerEpoch(10))
+        #expect(rig.failure == refusal && rig.failure?.exitCode == 69)
+        #expect(rig.network.take().isEmpty)
+        let next = try Spool.open(
+            files.disk.kill(), sender: identity.sender, random: identity.sender,
+            epoch: identity.epoch)
+        #expect(next.spool.identity.epoch.rawValue == 10 && next.left.packets.isEmpty)
+        // The place in a followed file stays.
+        #expect(next.left.note.position == count && !next.left.hasEnded)
+    }
+
+    @Test func `A sender that spools on is not ended by a clock, for which its epoch is refused`() {
+        let rig = StreamRig { $0.spoolsOn = true }
+        rig.answer(floor: 0, .refused)
+        rig.pass(60 * Self.second)
+        rig.sendPackets(2)
+        #expect(rig.failure == nil && rig.obstacle?.isOfReceiver == true)
+        rig.answer(floor: 0)
+        rig.pass(Self.second)
+        rig.answer(floor: 2)
+        #expect(rig.isDrained && rig.totals.eventsAcked == 2)
     }
 
     @Test func `Where nobody listens another address is tried, until one has answered`() {
