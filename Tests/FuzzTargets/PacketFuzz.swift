@@ -116,12 +116,6 @@ extension FuzzTarget {
                         furtherWordCount: view.wordCount - 1, hasTag: false,
                         isAnswer: view.sums != nil),
                 "the size formula")
-            for word in 0..<view.wordCount {
-                let (first, overflow) = view.floor.addingReportingOverflow(UInt64(64 * word))
-                if overflow { break }
-                fuzzExpect(view.isDone(first) == (view.word(word) & 1 == 1), "the first bit")
-            }
-            fuzzExpect(view.floor == 0 || view.isDone(view.floor - 1), "below the floor")
             checkAckAgain(view, bytes)
         }
     }

@@ -257,12 +257,4 @@ package enum AckEcho: Equatable, Sendable, BitwiseCopyable {
         // SAFETY: offset + 8 ≤ furtherWordsOffset + 8 · (wordCount - 1), the payload's size, by the check of the index.
         return unsafe Self.load64(payload, offset)
     }
-
-    /// Whether the ack says that this sequence needs no more sending: it is below the floor, or its bit is set.
-    package func isDone(_ sequence: UInt64) -> Bool {
-        guard sequence >= floor else { return true }
-        let distance = sequence - floor
-        guard distance < UInt64(64 * wordCount) else { return false }
-        return word(Int(distance / 64)) >> (distance % 64) & 1 == 1
-    }
 }

@@ -176,8 +176,9 @@ extension JSONEventFields {
             self[.reward], &event.pointee.rewardOffset, &event.pointee.rewardByteCount)
         unsafe Self.place(
             self[.business], &event.pointee.businessOffset, &event.pointee.businessByteCount)
+        unsafe fillAttribution(event)
         return unsafe fillIDs(event, base) && fillViewability(event, base)
-            && fillMoney(event, base) && fillMark(event, base) && fillAttribution(event)
+            && fillMoney(event, base) && fillMark(event, base)
     }
 
     private static func place(
@@ -327,23 +328,14 @@ extension JSONEventFields {
         return true
     }
 
-    private func fillAttribution(_ event: UnsafeMutablePointer<EventDescriptor>) -> Bool {
-        func isText(_ field: Field) -> Bool {
-            self[field].kind == .string || self[field].kind == .number
+    private func fillAttribution(_ event: UnsafeMutablePointer<EventDescriptor>) {
+        func fill(_ field: Field, _ offset: inout UInt16, _ byteCount: inout UInt8) {
+            guard self[field].kind == .string || self[field].kind == .number else { return }
+            Self.place(self[field], &offset, &byteCount)
         }
-        if isText(.platform) {
-            unsafe Self.place(
-                self[.platform], &event.pointee.platformOffset, &event.pointee.platformByteCount)
-        }
-        if isText(.campaign) {
-            unsafe Self.place(
-                self[.campaign], &event.pointee.campaignOffset, &event.pointee.campaignByteCount)
-        }
-        if isText(.source) {
-            unsafe Self.place(
-                self[.source], &event.pointee.sourceOffset, &event.pointee.sourceByteCount)
-        }
-        return true
+        unsafe fill(.platform, &event.pointee.platformOffset, &event.pointee.platformByteCount)
+        unsafe fill(.campaign, &event.pointee.campaignOffset, &event.pointee.campaignByteCount)
+        unsafe fill(.source, &event.pointee.sourceOffset, &event.pointee.sourceByteCount)
     }
 
     /// A number, or a string that is one by JSON's grammar.
