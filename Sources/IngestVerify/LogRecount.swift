@@ -29,7 +29,6 @@ struct LogRecount {
     /// What the segments before the one at hand add up to; `nil` where not all their rows can be read, or some
     /// are recorded as lost: then a manifest may have counted more.
     private var totals: TotalsRecount? = TotalsRecount()
-    /// Revenue and spend that these segments counted; at most 2^64 − 1.
     private var windows = WindowRecount()
     /// Whether a segment was not there when it was its turn.
     private(set) var hasMissed = false

@@ -82,8 +82,8 @@ extension Inspector {
         let buffer = ReadBuffer()
         if let footer {
             for entry in footer.blocks {
-                try describeBlock(
-                    file, at: entry.offset, byteCount: entry.summary.byteCount, buffer, &totals)
+                try buffer.read(file, at: entry.offset, byteCount: entry.summary.byteCount)
+                describeBuffered(at: entry.offset, buffer, &totals)
             }
         } else {
             var walk = BlockWalk(file, place: .anywhere)
@@ -110,14 +110,6 @@ extension Inspector {
         case .damaged(_, let error), .unreadable(let error):
             bad("no block at offset \(offset): \(error)")
         }
-    }
-
-    private mutating func describeBlock(
-        _ file: Files.File, at offset: UInt64, byteCount: Int, _ buffer: ReadBuffer,
-        _ totals: inout [BlockSectionKind: SectionTotal]
-    ) throws(StorageError) {
-        try buffer.read(file, at: offset, byteCount: byteCount)
-        describeBuffered(at: offset, buffer, &totals)
     }
 
     private mutating func describeBuffered(

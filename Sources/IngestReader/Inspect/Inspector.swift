@@ -163,23 +163,6 @@ package struct Inspector<Files: FileSystem> {
     func cannotSee(_ what: String) { line("not seen", what) }
 }
 
-extension Inspector where Files == LinuxFileSystem {
-    /// As `run`, of a file at any path.
-    package static func run(
-        path: String, emit: @escaping (String) -> Void
-    ) throws(ReaderError) -> Bool {
-        let slash = path.lastIndex(of: "/")
-        let name = slash.map { String(path[path.index(after: $0)...]) } ?? path
-        let directory = slash.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
-        let files: LinuxFileSystem
-        do throws(StorageError) {
-            files = try LinuxFileSystem(path: directory, create: false)
-        } catch { throw ReaderError(error) }
-        var inspector = Inspector(files, name: name, emit: emit)
-        return try inspector.run()
-    }
-}
-
 extension Inspector {
     // MARK: Runs of counters
 

@@ -99,9 +99,11 @@ struct InspectCommand: ParsableCommand {
         let path = Environment.resolved(path) ?? path
         _ = try Environment.openRegular(path, "give a file of a data directory")
         let output = OutputBuffer(StandardOutput.write)
-        let isSound = try Inspector.run(path: path) { line in
+        let (directory, name) = ExportCommand.split(path)
+        var inspector = Inspector(try Environment.files(at: directory), name: name) { line in
             output.put(TerminalText.escaped(line) + "\n")
         }
+        let isSound = try inspector.run()
         try Ending.check(
             isSound ? EXIT_SUCCESS : 65,
             "corrupt: see the lines marked CORRUPT, \(path), restore what ingest-reader verify names"

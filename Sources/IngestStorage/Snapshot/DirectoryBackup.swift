@@ -39,12 +39,14 @@ package struct DirectoryBackup<Files: FileSystem> {
         self.manifest = try store.complete(manifest)
         end = manifest.cut
         let mark = try DurableMarkFile.readSound(in: files, directory: manifest.directory)
-        for name in manifest.fileNames.sorted(by: { $0.text < $1.text }) {
+        // The manifest first: of a copy that is not whole a start would think that rows are missing, and never that it is a
+        // whole log.
+        let first = FileName.manifest(manifest.generation)
+        let others = manifest.fileNames.filter { $0 != first }.sorted { $0.text < $1.text }
+        for name in [first] + others {
             if case .segment = name { continue }
             held.append((name, try files.open(name.text, .read)))
         }
-        // Of one that is not whole a start would think that rows are missing, and never that it is a whole log.
-        held.sort { a, _ in a.name == .manifest(manifest.generation) }
         var blocks = LogTail(after: manifest, mark: mark, in: files)
         let buffer = ReadBuffer()
         while let block = try blocks.next(into: buffer) {
