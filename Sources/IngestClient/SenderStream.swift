@@ -352,8 +352,10 @@ package struct SenderStream: ~Copyable {
     private mutating func suspend() {
         guard configuration.spoolsOn, suspension == nil, let error = failure, error.isOfReceiver
         else { return }
-        if isDrained, isForGood(error) { queue.end = SpoolEnd(note: nil) }
         failure = nil
+        // All was acked that it had, and it is ending anyway.
+        if isEnding { return }
+        if isDrained, isForGood(error) { queue.end = SpoolEnd(note: nil) }
         suspension = error
     }
 

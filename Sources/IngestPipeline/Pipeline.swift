@@ -145,7 +145,7 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         }
         let links = StageLinks()
         let reserve = start.reserve
-        links.state.shortage = try SyncStage<Files, Clock>.holdFirst(
+        var shortage = try SyncStage<Files, Clock>.holdFirst(
             reserve, segmentByteCountMax: configuration.segmentByteCountMax)
         let log = start.log
         links.state.durableEpoch = log.commitEpoch - min(log.commitEpoch, 1)
@@ -153,7 +153,8 @@ package struct PipelineStages<Files: FileSystem, Clock: IngestClock>: ~Copyable 
         let files = start.directory.files
         let first = try SyncStage<Files, Clock>.beginFirst(
             log.segmentHeader, segmentByteCountMax: configuration.segmentByteCountMax, in: files,
-            unless: links.state.shortage)
+            &shortage)
+        links.state.shortage = shortage
         zones = InForce(configuration.zones)
         owners = InForce(configuration.owners)
         let waker = ends.consumer.waker()

@@ -9,8 +9,9 @@ import IngestStorage
 /// A row is judged by the rules and numbers of its segment and the admission time of its block: consent, clock, invalid
 /// traffic, viewability. What these count may have been found to be a repeat, of an id or in a session, or too fast for
 /// one: that depends on events before it, which may have expired, and of it is held what the row itself must have for it.
-/// Which business a sender's key is bound to is in no row: `wrong_business` is believed. Rows of another version of the
-/// rules are not judged, and noted.
+/// Which business a sender's key is bound to is in no row: `wrong_business` is believed. What a row says beside its verdict
+/// (session, orphan, unchecked, which rate) has to be possible. Rows of another version of the rules are not judged, nor are
+/// those of blocks that cannot be read; both are noted.
 ///
 /// An id counted twice is a fault if the claim of the first must have been known to the second: the second happened before
 /// the first was committed, and is not marked as unchecked; or no id of that age had been forgotten when its segment was
@@ -192,9 +193,8 @@ struct DeepCheck<Files: FileSystem> {
         claims.sort { $0.precedes($1) }
         for (first, second) in zip(claims, claims.dropFirst()) where first.hash == second.hash {
             guard let own = known[second.segment] else { continue }
-            // A time that one of them was allowed to have, both could: a repeat has the same.
-            let lead = max(own.lead, known[first.segment]?.lead ?? 0)
-            let isEarlier = !second.isUnchecked && second.timestamp &- lead <= first.admissionTime
+            let isEarlier =
+                !second.isUnchecked && second.timestamp &- own.lead <= first.admissionTime
             let isKept = own.completeSince.map { $0 < first.admissionTime } ?? false
             guard isEarlier || isKept else { continue }
             let file = FileName.segment(SegmentNumber(rawValue: second.segment)).text
@@ -243,7 +243,7 @@ struct DeepCheck<Files: FileSystem> {
         _ body: (inout DeepCheck, DecodedBlock, Place) -> Void
     ) throws(StorageError) -> Int64? {
         guard let entry = segment.entry else {
-            _ = try StorageError.readable { () throws(StorageError) in
+            _ = try Self.soundData { () throws(StorageError) in
                 let reader = try SegmentReader(segment.number, directory: directory, in: files)
                 var walk = reader.makeWalk()
                 var offset = walk.offset
@@ -256,17 +256,32 @@ struct DeepCheck<Files: FileSystem> {
             }
             return nil
         }
-        let blocks = try SealedBlocks(entry, directory: directory, in: files)
-        guard let file = blocks.file, let header = blocks.header else { return nil }
+        let found = try Self.soundData { () throws(StorageError) in
+            try SealedBlocks(entry, directory: directory, in: files)
+        }
+        guard let blocks = found, let file = blocks.file, let header = blocks.header else {
+            return nil
+        }
         let reader = SegmentReader<Files>(segment.number, directory, header, file)
         for block in blocks.entries {
-            let decoded = try StorageError.readable { () throws(StorageError) in
+            let decoded = try Self.soundData { () throws(StorageError) in
                 _ = try reader.read(block, into: buffer)
                 return try decode(wanted, reader)
             }
             if let decoded { body(&self, decoded, Place(header: header, offset: block.offset)) }
         }
         return blocks.idsCompleteSince
+    }
+
+    /// What `body` reads; `nil` where the file is missing, or its data cannot be believed or understood.
+    private static func soundData<Value>(
+        _ body: () throws(StorageError) -> Value
+    ) throws(StorageError) -> Value? {
+        do { return try body() } catch {
+            if case .notFound = error { return nil }
+            guard error.isOfData else { throw error }
+            return nil
+        }
     }
 
     private func decode(

@@ -163,7 +163,7 @@ struct FileFollowerTests {
             try folder.write("ads.log", line)
         }
         // Other logs, and a copy.
-        for name in ["ads-1.log.gz", "ads-old.log", "adserver.log", "ads-1.txt"] {
+        for name in ["ads-1.log.gz", "ads-old.log", "ads-2.log", "adserver.log", "ads-1.txt"] {
             try folder.write(name, "no line of this one\n")
         }
         var again = try following.again(folder, "ads.log")

@@ -87,6 +87,23 @@ struct KeyQuotasTests {
         #expect(bench.windows.sheds[.windows].lastKey == 1 && bench.windows.sheds.forRoom == 0)
     }
 
+    @Test("a sender is not silent while the disk takes nothing", arguments: [false, true])
+    func silentInShortage(isFull: Bool) {
+        let bench = CommitBench { $0.quotas.windowCountMax = 1 }
+        for sender in [7, 8] as [UInt64] {
+            bench.offer(
+                RingRecordKind.framed, flags: RingRecordHeader.Flags.hasTag, sequence: 0,
+                sender: sender, keyID: 5, [bench.click()])
+            bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
+            _ = bench.turn()
+            if isFull { bench.links.state.shortage = .space }
+            bench.clock.advance(milliseconds: 601_000)
+            _ = bench.turn()
+            bench.links.state.shortage = nil
+        }
+        #expect(bench.counters.commit[.shedForWindows] == (isFull ? 1 : 0))
+    }
+
     @Test("Of idle windows those that lack no packet make room first")
     func complete() {
         var bench = WindowBench(quotas: Self.bounds(windows: 2))

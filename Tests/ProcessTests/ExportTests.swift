@@ -101,7 +101,7 @@ extension ProcessSuite {
         }
 
         @Test(.enabled(if: hasPython, "no python3 to make the file with"))
-        func `an SQLite file keeps its journal mode, and a name that is taken is said`() throws {
+        func `an SQLite file keeps its modes, and a name that is taken is said`() throws {
             let reader = try Self.directory()
             let path = "\(reader.folder.path)/own.sqlite"
             func python(_ script: String) throws -> String {
@@ -115,9 +115,12 @@ extension ProcessSuite {
                 "d.execute('PRAGMA journal_mode = WAL'); "
                     + "d.execute('CREATE TABLE t (x)'); "
                     + "d.execute('CREATE VIEW days AS SELECT * FROM t'); d.commit(); d.close()")
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
             let rewards = try reader.run(
                 ["export", "rewards", "--format", "sqlite", "--out", path])
             #expect(rewards.code == 0, "\(rewards.errors)")
+            let attributes = try FileManager.default.attributesOfItem(atPath: path)
+            #expect(attributes[.posixPermissions] as? Int == 0o600)
             #expect(
                 try python(
                     "print(*d.execute('PRAGMA journal_mode').fetchone(), "

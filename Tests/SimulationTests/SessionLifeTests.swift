@@ -25,7 +25,8 @@ struct SessionLifeTests {
         _ sessions: SessionPolicy = SessionPolicy()
     ) throws -> SteppedPipeline {
         try SteppedPipeline.open(
-            files, clock: clock, seed: 4, policy: CountingPolicy(sessions: sessions))
+            files, clock: clock, seed: 4,
+            policy: CountingPolicy(ageMicrosecondsMax: nil, sessions: sessions))
     }
 
     private static func send(
@@ -169,6 +170,22 @@ struct SessionLifeTests {
         #expect(counted.allSatisfy { $0.isUnchecked })
     }
 
+    @Test("Where none went on when its key was destroyed, all is known of those that begin then")
+    func keysOfSilence() throws {
+        let files = SimulatedFileSystem(seed: 3)
+        let clock = SimulatedClock.afterEvents()
+        var first = try Self.open(files, clock)
+        try Self.send(0, "a", to: &first)
+        try first.stop()
+        let left = files.disk.kill()
+        clock.advance(milliseconds: 3 * 86_400_000)
+        var second = try Self.open(left, clock)
+        try Self.send(1, "a", to: &second)
+        try second.stop()
+        let sums = try Self.sums(left)
+        #expect(sums.counted > 0 && sums.unchecked == 0)
+    }
+
     @Test(
         "A session that outlived its key stays unchecked over starts, until all of them can have ended",
         arguments: [false, true])
@@ -186,15 +203,16 @@ struct SessionLifeTests {
         if !isStoppedMeanwhile { try Self.send(3, "a", to: &pipeline) }
         clock.advance(milliseconds: 1_000)
         let first = clock.wallMicroseconds()
-        for life in 4..<6 as Range<UInt64> {
+        // Further keys are destroyed meanwhile, and its next one too.
+        for life in 4..<10 as Range<UInt64> {
             try pipeline.stop()
             files = files.disk.kill()
-            clock.advance(milliseconds: 1_000)
+            clock.advance(milliseconds: life < 6 ? 1_000 : 20 * 3_600_000)
             pipeline = try Self.open(files, clock, sessions)
             try Self.send(life, "a", to: &pipeline)
         }
         clock.advance(milliseconds: 81_000_000)
-        try Self.send(6, "b", to: &pipeline)
+        try Self.send(10, "b", to: &pipeline)
         try pipeline.stop()
         let counted = try Self.rows(files).filter {
             $0.verdict == .counted && $0.kind == .impression

@@ -49,7 +49,8 @@ package struct SessionKeys: Hashable, Sendable {
         .int("second high", \.keys[1].high),
         .int("third made at", \.keys[2].madeAt), .int("third low", \.keys[2].low),
         .int("third high", \.keys[2].high),
-        .int("destroyed at", \.destroyedAt), .reserved(28, "reserved end"), .checksum)
+        .int("destroyed at", \.destroyedAt[0]), .int("one before at", \.destroyedAt[1]),
+        .int("two before at", \.destroyedAt[2]), .reserved(12, "reserved end"), .checksum)
     package static let byteCount = layout.byteCount
     /// `IGK1` as its bytes lie in the file.
     package static let magic: UInt32 = 0x314B_4749
@@ -62,8 +63,9 @@ package struct SessionKeys: Hashable, Sendable {
     package var directory: DirectoryID
     /// The newest first; three of them.
     package private(set) var keys = [SessionKey](repeating: SessionKey(), count: countMax)
-    /// When a key was destroyed last, microseconds since 1970 UTC; 0 = never.
-    package private(set) var destroyedAt: Int64 = 0
+    /// When keys were destroyed, microseconds since 1970 UTC, the last time first; 0 = never. Within the life of a key that is
+    /// three times at most.
+    package private(set) var destroyedAt = [Int64](repeating: 0, count: countMax)
 
     package init(directory: DirectoryID) { self.directory = directory }
 
@@ -83,7 +85,7 @@ package struct SessionKeys: Hashable, Sendable {
             kept.insert(SessionKey(madeAt: max(now, 1), random: &random), at: 0)
         }
         if keys.contains(where: { $0.madeAt != 0 && !kept.prefix(Self.countMax).contains($0) }) {
-            destroyedAt = max(now, 1)
+            destroyedAt = [max(now, 1)] + destroyedAt.dropLast()
         }
         let missing = max(0, Self.countMax - kept.count)
         keys = Array((kept + Array(repeating: SessionKey(), count: missing)).prefix(Self.countMax))

@@ -87,6 +87,8 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
     /// - Parameter mayWait: whether to sleep when there is nothing to do; a simulation never waits.
     /// - Returns: `.finished` once the ring is closed, empty, and its last block handed over.
     package mutating func step(mayWait: Bool) -> StageOutcome {
+        // While the disk takes nothing no sender can be heard.
+        if links.state.shortage != nil { windows.idle.restart(at: time.now()) }
         let taken = takeRecords(mayWait: mayWait)
         let isDue = isDue(ringIsEmpty: taken == 0)
         if isDue && (slot != nil || openBlock(mayWait: mayWait)) { closeBlock() }
@@ -95,9 +97,7 @@ package struct CommitStage<Clock: IngestClock>: ~Copyable, @unchecked Sendable {
         switch consumer.wait(timeoutNanoseconds: mayWait && !gathers ? waitNanoseconds() : 0) {
         case .records, .woken: return .worked
         case .timedOut:
-            // The clock may step while nothing comes; and while the disk takes nothing no sender can be heard.
-            let now = time.now()
-            if links.state.shortage != nil { windows.idle.restart(at: now) }
+            _ = time.now()  // It may step while nothing comes.
             if gathers { clock.pause(nanoseconds: gatherNanoseconds()) }
             return gathers ? .worked : .idle
         case .closed:

@@ -14,8 +14,8 @@ package final class SessionKeyRing: Sendable {
         fileprivate(set) var newest: SessionKey?
         /// The newest first.
         fileprivate(set) var older: [SessionKey] = []
-        /// When one was destroyed last, µs since 1970; 0 = never.
-        fileprivate(set) var destroyedAt: Int64 = 0
+        /// As in `SessionKeys`.
+        fileprivate(set) var destroyedAt: [Int64] = []
     }
 
     private let keys = Mutex(Keys())
@@ -30,7 +30,7 @@ package final class SessionKeyRing: Sendable {
         self.keys.withLock {
             $0 = Keys(
                 version: $0.version + 1, newest: all.first, older: Array(all.dropFirst()),
-                destroyedAt: keys?.destroyedAt ?? 0)
+                destroyedAt: keys?.destroyedAt ?? [])
             // Relaxed, partner: `refresh`; the lock orders the keys.
             version.store($0.version, ordering: .relaxed)
         }

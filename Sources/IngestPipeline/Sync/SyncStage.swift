@@ -25,8 +25,9 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     private var writer: SegmentWriter<Files>?
     /// Of the writer's segment, the bytes that are durable.
     private var segmentByteCount = SegmentLayout.blocksOffset
-    /// The segment that is open, and the one that was begun last, successfully or not.
+    /// Of this life's first segment.
     private let firstHeader: SegmentHeader
+    /// The segment that is open, and the one that was begun last, successfully or not.
     private var open: SegmentNumber?
     private var begun: SegmentNumber?
     private var acks: AckSender
@@ -84,16 +85,18 @@ package struct SyncStage<Files: FileSystem, Clock: IngestClock>: ~Copyable {
     /// Begins the first segment of this life, before there is a block for it: the log then says that a life was begun, and
     /// a start that finds the file knows that it was not ended.
     ///
-    /// - Returns: `nil` where the disk does not take it now: it is begun once it does.
+    /// - Parameter shortage: what the disk lacks; set where it is found now.
+    /// - Returns: `nil` where there is a shortage: it is begun once that ends.
     static func beginFirst(
         _ header: SegmentHeader, segmentByteCountMax: Int, in files: Files,
-        unless shortage: Shortage?
+        _ shortage: inout Shortage?
     ) throws(PipelineError) -> SegmentWriter<Files>? {
         if shortage != nil { return nil }
         do throws(StorageError) {
             return try SegmentWriter.create(header, byteCountMax: segmentByteCountMax, in: files)
         } catch {
-            guard error.shortage != nil else { throw .storage(error) }
+            guard let found = error.shortage else { throw .storage(error) }
+            shortage = found
             return nil
         }
     }

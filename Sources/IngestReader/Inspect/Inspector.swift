@@ -145,8 +145,8 @@ package struct Inspector<Files: FileSystem> {
         for key in keys.keys where key.madeAt != 0 {
             line("key", "made at \(TimeText.utc(key.madeAt))")
         }
-        if keys.destroyedAt != 0 {
-            line("key", "last one destroyed at \(TimeText.utc(keys.destroyedAt))")
+        for time in keys.destroyedAt where time != 0 {
+            line("key", "destroyed at \(TimeText.utc(time))")
         }
     }
 

@@ -79,7 +79,7 @@ struct ExportCommand: ParsableCommand {
             try Self.checkTarget(name, in: files)
             if format == .sqlite { try Self.checkJournals(of: name, in: files) }
             let file = try ExportFile(name, in: files)
-            file.share()
+            file.takePermissions()
             if format == .sqlite, let sqlite {
                 let copied = force ? nil : try Self.copyTables(of: name, in: files, to: file)
                 do {

@@ -48,7 +48,7 @@ package final class ExportFile<Files: FileSystem> {
     /// Gives the file the permissions of the one that it will replace, else of files that are made for others: those that
     /// the process's umask leaves. Files of a data directory have fewer. Best effort: a file system without permissions
     /// takes none.
-    package func share() {
+    package func takePermissions() {
         let mask = umask(0)
         umask(mask)
         var present = stat()

@@ -191,7 +191,8 @@ struct FileFollower {
         }
     }
 
-    /// What the name was renamed to, by its looks: `.1`, `-20261125` and the like are behind it, or before its extension.
+    /// What the name was renamed to, by its looks: `.1`, `-20261125` and the like are behind it, or before its extension,
+    /// where `-2` is another log's.
     private func namesOfParts() -> [(name: String, inode: UInt64)] {
         let start = path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex
         let dot = path[start...].lastIndex(of: ".") ?? path.endIndex
@@ -200,8 +201,10 @@ struct FileFollower {
                 let (stem, suffix) = (path[..<end], path[end...])
                 guard other.name.hasPrefix(stem), other.name.hasSuffix(suffix) else { return false }
                 let part = other.name.utf8.dropFirst(stem.utf8.count).dropLast(suffix.utf8.count)
+                let isShort = part.first == UInt8(ascii: "-") && part.count < 9
                 return part.first.map { ".-".utf8.contains($0) } == true
                     && part.dropFirst().allSatisfy { "0123456789.-_T".utf8.contains($0) }
+                    && !(isShort && end < path.endIndex)
             }
         }.sorted { $0.name < $1.name }
     }

@@ -266,12 +266,12 @@ package struct RepeatRule: ~Copyable {
     private let policy: CountingPolicy
     /// What was forgotten before the index was made, as `completeSince`.
     private var completeSinceStart: Int64
-    /// How far ahead of its commit an event's time may be, of any that was counted or is.
+    /// How far ahead of its commit an event's time may be, now or as far as the log was read.
     private let leadMicroseconds: Int64
 
     /// - Parameters:
     ///   - completeSince: the newest commit time of rows with ids that `index` was not told of.
-    ///   - leadMicroseconds: how far ahead event times were allowed to be before.
+    ///   - leadMicroseconds: how far ahead event times were allowed to be in the log, as far as that was read.
     package init(
         _ index: consuming DedupIndex, _ policy: CountingPolicy, completeSince: Int64,
         leadMicroseconds: Int64 = 0

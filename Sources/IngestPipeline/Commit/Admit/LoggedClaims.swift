@@ -124,7 +124,8 @@ final class LoggedClaims<Files: FileSystem>: @unchecked Sendable {
     private var segments: ArraySlice<SealedSegment>
     /// The newest commit time of rows that are not read, µs since 1970; `Int64.min` if all are.
     private(set) var completeSince: Int64
-    /// How far ahead the times of their events may be, by the rules of any of the segments.
+    /// How far ahead the times of their events may be, by the rules of any of the segments that are read: those of older ones
+    /// are not known.
     private(set) var leadMicroseconds: Int64 = 0
     /// Whether rows before the next block were not read, and it is not known when they were committed.
     private var isPartUnknown: Bool

@@ -313,9 +313,9 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
             while first > 0 {
                 let block = segment.entries[first - 1].summary
                 rowCount += block.rowCount
-                // No key that is left is so old, and so no session that can be told.
-                if now &- block.lastAdmissionTime > SessionKeys.lifeMicroseconds { break }
-                if rowCount > rowCountMax {
+                // No key that is left is so old as 48 hours, and so no session that can be told.
+                let isTooOld = now &- block.lastAdmissionTime > SessionKeys.lifeMicroseconds
+                if isTooOld || rowCount > rowCountMax {
                     unread = min(block.lastAdmissionTime, now)
                     break
                 }

@@ -127,6 +127,11 @@ import IngestRules
     /// To be called where rows of sessions may be missing, of which the last has this admission time.
     mutating func missRows(upTo time: Int64) {
         missBeginnings(upTo: time)
+        // They may have been of sessions that went on when a key was destroyed behind them.
+        for destroyed in keys.destroyedAt
+        where time < destroyed && destroyed &- time <= timeoutMicroseconds {
+            missBeginnings(upTo: destroyed)
+        }
         table.missRows()
     }
 
@@ -333,14 +338,15 @@ import IngestRules
     mutating func beginLoading(now: Int64) { olderSeenAt = now }
 
     /// To be called at the time of the start, once all rows are entered.
-    mutating func endLoading(now: Int64) {
-        self.now = max(self.now, now)
-        missDestroyed()
-    }
+    mutating func endLoading(now: Int64) { missDestroyed(before: now) }
 
     /// Sessions that went on when keys were destroyed could not be told any more: they began anew.
-    private mutating func missDestroyed() {
-        if now >= keys.destroyedAt { missBeginnings(upTo: keys.destroyedAt) }
+    /// - Parameter next: when the next row was admitted; the last one was at `now`.
+    private mutating func missDestroyed(before next: Int64) {
+        for time in keys.destroyedAt
+        where now < time && time <= next && time &- now <= timeoutMicroseconds {
+            missBeginnings(upTo: time)
+        }
     }
 
     /// Enters a row of the log.
@@ -352,9 +358,9 @@ import IngestRules
     ) {
         guard let verdict = row.verdict, let type = row.type else { return }
         if admissionTime > now {
+            missDestroyed(before: admissionTime)
             now = admissionTime
             table.advance(to: now)
-            missDestroyed()
         }
         guard let session = unsafe table.find(pseudonym, now: now) ?? begin(pseudonym)
         else { return }
