@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 export INGESTD_OPTIMISED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test hostile crash mutants race lint format docs bench fuzz install clean bench-full
+.PHONY: help bootstrap build demo test hostile crash mutants race style lint format docs bench fuzz install clean bench-full
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,9 +42,11 @@ mutants: bootstrap ## make small mistakes in a copy of the sources, one by one, 
 race: bootstrap ## run the tests of the ring under ThreadSanitizer
 	@scripts/race
 
-lint: bootstrap ## formatting and the rules of the house (tidy)
+style: bootstrap ## formatting of Swift, shell scripts
 	$(SWIFT) format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	scripts/lint-shell
+
+lint: style ## the same and the rules of the house (tidy)
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build --filter TidyTests
 
