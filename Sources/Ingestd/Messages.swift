@@ -156,7 +156,8 @@ struct RefusalSummary {
         let events = Verdict.allCases.filter(Self.isFault).compactMap {
             Self.part(counters.events[$0], "event", $0.name)
         }
-        let packets = PacketResult.allCases.filter { $0 != .accepted }.compactMap {
+        // What was sent again had been taken.
+        let packets = PacketResult.allCases.filter { $0 != .accepted && $0 != .resend }.compactMap {
             Self.part(counters.packets($0), "datagram", $0.name)
         }
         text = (events + packets).joined(separator: ", ")

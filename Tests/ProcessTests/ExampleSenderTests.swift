@@ -84,9 +84,11 @@ extension ProcessSuite {
             let folder = try TemporaryFolder()
             let daemon = try DaemonProcess(in: folder)
             let line = HandSender.line(1)
-            let long = String(repeating: "x", count: 70_000)
+            // The second is longer than what a sender reads at once.
+            let (long, longer) = (70_000, 2_000_000)
+            let input = [long, longer].map { "\(line)\n" + String(repeating: "x", count: $0) }
             let sender = try example.start(
-                to: daemon.address, input: "\(line)\n\(long)\n\(line)\n\(long)", in: folder)
+                to: daemon.address, input: input.joined(separator: "\n"), in: folder)
             let ended = sender.end(withinSeconds: 120)
             #expect(ended.code == 1)
             #expect(ended.errors.contains("2 lines are longer than a packet takes"), "\(ended)")

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"log"
 	"net"
 	"os"
@@ -172,22 +173,21 @@ func run(arguments []string) (err error) {
 	} else if s.network, err = net.Dial("udp", to); err != nil {
 		return err
 	}
-	lines, scanner, long := make(chan []byte), bufio.NewScanner(os.Stdin), 0
-	scanner.Buffer(nil, 1<<20)
+	lines, input, long, readError := make(chan []byte), bufio.NewReaderSize(os.Stdin, 1<<17), 0, error(nil)
 	go func() {
-		for scanner.Scan() {
-			if line := scanner.Bytes(); len(line) < lineSizeMax {
+		for line, isPart, wasPart := []byte(nil), false, false; readError == nil; wasPart = isPart {
+			line, isPart, readError = input.ReadLine() // the parts of a line that is longer than the buffer
+			if isWhole := !isPart && len(line) < lineSizeMax; readError == nil && !wasPart && isWhole {
 				lines <- append(append([]byte(nil), line...), '\n')
-			} else {
+			} else if readError == nil && !wasPart {
 				long++
 			}
 		}
 		close(lines)
 	}()
-	if err = s.Run(lines); err == nil {
-		err = scanner.Err()
-	}
-	if err == nil && long > 0 {
+	if err = s.Run(lines); err == nil && readError != io.EOF {
+		err = readError
+	} else if err == nil && long > 0 {
 		err = fmt.Errorf("%d lines are longer than a packet takes: they were not sent", long)
 	}
 	return err

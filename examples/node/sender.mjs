@@ -4,6 +4,7 @@
 //     node sender.mjs HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < events.ndjson
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { createSocket } from "node:dgram";
+import { lookup } from "node:dns/promises";
 import { isIPv6 } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -36,6 +37,7 @@ class Sender {
   /** Answers with status 3 to 6 since the last with 0. */
   #refusals = 0;
   #fail;
+  #failure;
   /** Fails when it is refused for good. */
   failed = new Promise((_, reject) => (this.#fail = reject));
 
@@ -76,7 +78,11 @@ class Sender {
   }
 
   async #until(condition) {
-    while (!condition()) await Promise.race([sleep(5), this.failed]);
+    // No race with `failed` here: each would leave something with it for good.
+    while (!condition()) {
+      if (this.#failure) throw this.#failure;
+      await sleep(5);
+    }
   }
 
   /** Sends what is due. A call that fails is as if the packet had been lost. */
@@ -133,7 +139,8 @@ class Sender {
         if (sequence < floor || (bitmap >> (sequence - floor)) & 1n) this.unacked.delete(sequence);
       }
     } else if (status >= 3 && status <= 6 && ++this.#refusals === 2) {
-      this.#fail(new Error(`status ${status}: stopped, with ${this.unacked.size} packets not acked`));
+      this.#failure = new Error(`status ${status}: stopped, with ${this.unacked.size} packets not acked`);
+      this.#fail(this.#failure);
     }
   }
 }
@@ -157,7 +164,8 @@ async function forward(sender) {
 async function main([to, id, keyID, key]) {
   const colon = to?.lastIndexOf(":") ?? -1;
   if (colon < 0) throw new Error("usage: sender.mjs HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < EVENTS");
-  const sender = new Sender(to.slice(0, colon).replace(/^\[|\]$/g, ""), Number(to.slice(colon + 1)), {
+  const { address } = await lookup(to.slice(0, colon).replace(/^\[|\]$/g, ""));
+  const sender = new Sender(address, Number(to.slice(colon + 1)), {
     id: id === undefined ? undefined : BigInt(id),
     keyID: Number(keyID ?? 0),
     key: key && Buffer.from(key, "hex"),

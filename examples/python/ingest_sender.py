@@ -133,14 +133,14 @@ class Sender:
         """Whether it tells of packets. What speaks against the receiver counts in the answer to a heartbeat alone."""
         nonces = [asked[0] for asked in self.asked]
         if nonce in nonces:
-            self.asked = self.asked[nonces.index(nonce):]
-            _, seen, known = self.asked[0]
+            (_, seen, known), *_ = self.asked = self.asked[nonces.index(nonce):]
             if status in (REFUSED, UNSUPPORTED):
                 raise Refused(f"the receiver refuses sender {self.sender} and epoch {self.epoch}, status {status}")
-            if (status == ROLLED_BACK or self.directory not in (None, directory) or commit < known
-                    or status == OK and not pending and floor < seen):
+            is_lost = (status == ROLLED_BACK or self.directory not in (None, directory) or commit < known
+                       or status == OK and not pending and floor < seen)
+            if is_lost and len(self.unacked) < self.next:  # of nothing nothing is lost
                 raise Refused(f"the receiver has lost some of the packets below {self.floor}, which it had acked")
-            self.directory = directory
+            self.directory, self.commit = directory, 0 if is_lost else self.commit
         elif status in (REFUSED, UNSUPPORTED, ROLLED_BACK) or self.directory != directory:
             self.hurry()  # it may be old
             return False

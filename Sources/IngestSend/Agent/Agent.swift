@@ -303,8 +303,8 @@ extension IngestSend {
     func validateAgent() -> String? {
         guard isAgent else { return nil }
         if spool == nil { return "--follow and --listen need --spool" }
-        if spoolOnly || rate != nil {
-            return "--follow and --listen go without --spool-only and --rate"
+        if spoolOnly || rate != nil || failOnRefused {
+            return "--follow and --listen go without --spool-only, --rate and --fail-on-refused"
         }
         if follow, !listen.isEmpty {
             return "--follow and --listen are two agents, start one for each"

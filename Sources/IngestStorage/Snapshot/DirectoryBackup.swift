@@ -59,7 +59,8 @@ package struct DirectoryBackup<Files: FileSystem> {
 
     /// Gives all files, one after the other.
     ///
-    /// **Errors** `io` for a segment that retention removed before its turn; those of reading, and of `sink`.
+    /// **Errors** `overLimit` for a segment that retention removed before its turn, which is behind its lease; `corrupt` for one
+    /// that is missing; those of reading, and of `sink`.
     package func copy(to sink: inout some BackupSink) throws {
         for (name, file) in held { try give(name, file, byteCount: file.byteCount(), to: &sink) }
         for segment in manifest.sealed {
@@ -83,9 +84,14 @@ package struct DirectoryBackup<Files: FileSystem> {
             file = if let opened { opened } else { try files.open(name.text, .read) }
         } catch {
             guard case .notFound(let path) = error else { throw error }
-            throw StorageError.corrupt(
-                path: path, offset: 0,
-                detail: "the segment is missing, or retention removed it before it was copied")
+            if case .segment(let number) = name,
+                try ManifestStore(files: files).readNewest().lastExpired >= number
+            {
+                throw StorageError.overLimit(
+                    path: path,
+                    detail: "retention removed the segment before it was copied, run it again")
+            }
+            throw StorageError.corrupt(path: path, offset: 0, detail: "the segment is missing")
         }
         try sink.begin(name.text, byteCount: byteCount)
         var offset: UInt64 = 0
