@@ -354,7 +354,7 @@ package struct SenderStream: ~Copyable {
         else { return }
         failure = nil
         // All was acked that it had, and it is ending anyway.
-        if isEnding { return }
+        if isEnding, case .refused = error { return }
         if isDrained, isForGood(error) { queue.end = SpoolEnd(note: nil) }
         suspension = error
     }

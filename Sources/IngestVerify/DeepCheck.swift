@@ -11,7 +11,7 @@ import IngestStorage
 /// one: that depends on events before it, which may have expired, and of it is held what the row itself must have for it.
 /// Which business a sender's key is bound to is in no row: `wrong_business` is believed. What a row says beside its verdict
 /// (session, orphan, unchecked, which rate) has to be possible. Rows of another version of the rules are not judged, nor are
-/// those of blocks that cannot be read; both are noted.
+/// those of blocks that cannot be read; both are noted, but what lies behind an unreadable block of the open segment.
 ///
 /// An id counted twice is a fault if the claim of the first must have been known to the second: the second happened before
 /// the first was committed, and is not marked as unchecked; or no id of that age had been forgotten when its segment was

@@ -96,10 +96,17 @@ struct KeyQuotasTests {
                 sender: sender, keyID: 5, [bench.click()])
             bench.clock.advance(milliseconds: CommitBench.intervalMilliseconds)
             _ = bench.turn()
-            if isFull { bench.links.state.shortage = .space }
+            // What came before the shortage waits in the ring, since no block is free.
+            var waiting: [BlockSlot] = []
+            if isFull {
+                bench.links.state.shortage = .space
+                while let slot = bench.links.free.pop(waitNanoseconds: 0) { waiting.append(slot) }
+                bench.offerHeartbeat(next: 0, sender: 9)
+            }
             bench.clock.advance(milliseconds: 601_000)
             _ = bench.turn()
             bench.links.state.shortage = nil
+            for slot in waiting { bench.links.free.push(slot) }
         }
         #expect(bench.counters.commit[.shedForWindows] == (isFull ? 1 : 0))
     }

@@ -164,7 +164,7 @@ async function forward(sender) {
 async function main([to, id, keyID, key]) {
   const colon = to?.lastIndexOf(":") ?? -1;
   if (colon < 0) throw new Error("usage: sender.mjs HOST:PORT [SENDER_ID [KEY_ID KEY_HEX]] < EVENTS");
-  const { address } = await lookup(to.slice(0, colon).replace(/^\[|\]$/g, ""));
+  const { address } = await lookup(to.slice(0, colon).replace(/^\[|\]$/g, ""), { verbatim: false });
   const sender = new Sender(address, Number(to.slice(colon + 1)), {
     id: id === undefined ? undefined : BigInt(id),
     keyID: Number(keyID ?? 0),

@@ -141,9 +141,9 @@ class Sender:
             if is_lost and len(self.unacked) < self.next:  # of nothing nothing is lost
                 raise Refused(f"the receiver has lost some of the packets below {self.floor}, which it had acked")
             self.directory, self.commit = directory, 0 if is_lost else self.commit
+            self.asked = [(*asked[:2], 0) if is_lost else asked for asked in self.asked]
         elif status in (REFUSED, UNSUPPORTED, ROLLED_BACK) or self.directory != directory:
-            self.hurry()  # it may be old
-            return False
+            return self.hurry()  # it may be old
         is_late, self.commit = commit < self.commit, max(commit, self.commit)
         return not is_late and not pending
 

@@ -287,7 +287,7 @@ struct LoggedSessions<Files: FileSystem>: ~Copyable {
             }
         }
         if loaded.isPartUnknown { rule.missRows(upTo: now) }
-        rule.endLoading(now: now)
+        rule.endLoading()
     }
 
     private var timeoutMicroseconds: Int64 { Int64(policy.timeoutSeconds) * 1_000_000 }

@@ -337,8 +337,9 @@ import IngestRules
     /// Begins with rows before which there may be others that are not loaded.
     mutating func beginLoading(now: Int64) { olderSeenAt = now }
 
-    /// To be called at the time of the start, once all rows are entered.
-    mutating func endLoading(now: Int64) { missDestroyed(before: now) }
+    /// To be called once all rows are entered. The keys may have been renewed at a later time than that of the start: of the log,
+    /// where the clock is behind it.
+    mutating func endLoading() { missDestroyed(before: .max) }
 
     /// Sessions that went on when keys were destroyed could not be told any more: they began anew.
     /// - Parameter next: when the next row was admitted; the last one was at `now`.
