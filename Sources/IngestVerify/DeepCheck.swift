@@ -243,7 +243,7 @@ struct DeepCheck<Files: FileSystem> {
         _ body: (inout DeepCheck, DecodedBlock, Place) -> Void
     ) throws(StorageError) -> Int64? {
         guard let entry = segment.entry else {
-            _ = try Self.soundData { () throws(StorageError) in
+            _ = try Target<Files>.optional { () throws(StorageError) in
                 let reader = try SegmentReader(segment.number, directory: directory, in: files)
                 var walk = reader.makeWalk()
                 var offset = walk.offset
@@ -256,7 +256,7 @@ struct DeepCheck<Files: FileSystem> {
             }
             return nil
         }
-        let found = try Self.soundData { () throws(StorageError) in
+        let found = try Target<Files>.optional { () throws(StorageError) in
             try SealedBlocks(entry, directory: directory, in: files)
         }
         guard let blocks = found, let file = blocks.file, let header = blocks.header else {
@@ -264,24 +264,13 @@ struct DeepCheck<Files: FileSystem> {
         }
         let reader = SegmentReader<Files>(segment.number, directory, header, file)
         for block in blocks.entries {
-            let decoded = try Self.soundData { () throws(StorageError) in
+            let decoded = try Target<Files>.optional { () throws(StorageError) in
                 _ = try reader.read(block, into: buffer)
                 return try decode(wanted, reader)
             }
             if let decoded { body(&self, decoded, Place(header: header, offset: block.offset)) }
         }
         return blocks.idsCompleteSince
-    }
-
-    /// What `body` reads; `nil` where the file is missing, or its data cannot be believed or understood.
-    private static func soundData<Value>(
-        _ body: () throws(StorageError) -> Value
-    ) throws(StorageError) -> Value? {
-        do { return try body() } catch {
-            if case .notFound = error { return nil }
-            guard error.isOfData else { throw error }
-            return nil
-        }
     }
 
     private func decode(

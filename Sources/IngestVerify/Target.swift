@@ -238,7 +238,7 @@ struct Target<Files: FileSystem> {
     }
 
     /// The value; `nil` where its file is missing, or its bytes are to blame.
-    private static func optional<Value>(
+    static func optional<Value>(
         _ body: () throws(StorageError) -> Value
     ) throws(StorageError) -> Value? {
         do { return try body() } catch {
