@@ -57,7 +57,7 @@ extension ProcessSuite {
             let nginx = try Running(program, ["-c", configuration], in: folder)
             let http = folder.path + "/http"
             #expect(
-                eventually { FileManager.default.fileExists(atPath: http) || !nginx.isRunning },
+                eventually { (try? UnixSocket(SOCK_STREAM, to: http)) != nil || !nginx.isRunning },
                 "\(nginx.errors)")
             let reader = Reader(folder: folder)
             // In rounds of a few: nginx drops what a socket file has no room for (net.unix.max_dgram_qlen, 10).

@@ -18,8 +18,10 @@ final class UnixSocket {
                 connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
-        try #require(result == 0, "connect \(path): errno \(errno)")
+        if result != 0 { throw Failure(description: "connect \(path): errno \(errno)") }
     }
+
+    struct Failure: Error, CustomStringConvertible { let description: String }
 
     deinit { _ = close(descriptor) }
 
