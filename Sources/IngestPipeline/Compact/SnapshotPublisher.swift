@@ -222,7 +222,7 @@ package struct SnapshotPublisher<Files: FileSystem, Clock: IngestClock>: ~Copyab
         if hasDamage, rebuildBackoff.nanosecondsLeft(at: clock.monotonicNanoseconds()) == 0 {
             return manifest.orderRebuild(of: damaged.names ? [] : damaged.tables, at: now)
         }
-        // Merges would find the same again: only what is to expire is not held up, and is asked for once it is in runs.
+        // Merges would find the same again; expiry needs none.
         if hasDamage, due.isEmpty { return nil }
         let order = manifest.orderMerge(
             at: now, expiring: due, isRefused: hasDamage || mergeBackoff.isWaiting)

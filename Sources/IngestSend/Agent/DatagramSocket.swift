@@ -106,7 +106,7 @@ final class DatagramSocket: Sendable {
         return (descriptor, "udp:\(String(decoding: bytes, as: UTF8.self))")
     }
 
-    /// A socket file that nobody listens on was left by a program that was killed, and is replaced.
+    /// A socket file without a receiver was left by a program that was killed, and is replaced.
     private static func bound(_ path: String) throws(AgentFailure) -> Int32 {
         let name = "unix:\(path)"
         let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | O_CLOEXEC, 0)

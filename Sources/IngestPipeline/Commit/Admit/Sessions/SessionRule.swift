@@ -127,11 +127,7 @@ import IngestRules
     /// To be called where rows of sessions may be missing, of which the last has this admission time.
     mutating func missRows(upTo time: Int64) {
         missBeginnings(upTo: time)
-        // They may have been of sessions that went on when a key was destroyed behind them.
-        for destroyed in keys.destroyedAt
-        where time < destroyed && destroyed &- time <= timeoutMicroseconds {
-            missBeginnings(upTo: destroyed)
-        }
+        missDestroyed(behind: time)
         table.missRows()
     }
 
@@ -339,13 +335,15 @@ import IngestRules
 
     /// To be called once all rows are entered. The keys may have been renewed at a later time than that of the start: of the log,
     /// where the clock is behind it.
-    mutating func endLoading() { missDestroyed(before: .max) }
+    mutating func endLoading() { missDestroyed(behind: now) }
 
     /// Sessions that went on when keys were destroyed could not be told any more: they began anew.
-    /// - Parameter next: when the next row was admitted; the last one was at `now`.
-    private mutating func missDestroyed(before next: Int64) {
+    /// - Parameters:
+    ///   - last: when a row was admitted.
+    ///   - next: when the one behind it was.
+    private mutating func missDestroyed(behind last: Int64, before next: Int64 = .max) {
         for time in keys.destroyedAt
-        where now < time && time <= next && time &- now <= timeoutMicroseconds {
+        where last < time && time <= next && time &- last <= timeoutMicroseconds {
             missBeginnings(upTo: time)
         }
     }
@@ -359,7 +357,7 @@ import IngestRules
     ) {
         guard let verdict = row.verdict, let type = row.type else { return }
         if admissionTime > now {
-            missDestroyed(before: admissionTime)
+            missDestroyed(behind: now, before: admissionTime)
             now = admissionTime
             table.advance(to: now)
         }
